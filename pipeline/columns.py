@@ -103,3 +103,35 @@ def _width(field: pa.Field) -> int | None:
     if _is_list(field.type) or _is_bytes(field.type) or pa.types.is_struct(field.type):
         return None
     return int(field.nullable) + max(1, int(field.type.bit_width) // 8)
+
+
+def ragged(column: pa.LargeListArray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (values, offsets int64[n + 1] from 0) of a column of lists; of a slice, only the values in it."""
+    offsets = column.offsets.to_numpy()
+    return column.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def as_lists(values: np.ndarray, offsets: np.ndarray) -> pa.LargeListArray:
+    """Returns a column of lists of numbers; offsets: int64[n + 1], where each list begins in `values`."""
+    element = pa.field("element", pa.from_numpy_dtype(values.dtype), nullable=False)
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(values), type=pa.large_list(element))
+
+
+_LONG = 200
+"""Stretches of more values are copied one by one, 0.5 us each; shorter ones by the place of each value, 2.5 ns each."""
+
+
+def copy_stretches(
+    values: np.ndarray, starts: np.ndarray, stops: np.ndarray, begins: np.ndarray, out: np.ndarray
+) -> None:
+    """Copies stretches of `values` to where `begins` says in `out`, by the shorter of two ways.
+
+    Where numba is imported anyway, `sums_kernels.copy_rows` takes less time.
+    """
+    sizes = stops - starts
+    if int(sizes.sum()) > _LONG * sizes.size:
+        for begin, start, stop in zip(begins.tolist(), starts.tolist(), stops.tolist(), strict=True):
+            out[begin : begin + stop - start] = values[start:stop]
+    else:
+        nth = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        out[np.repeat(begins, sizes) + nth] = values[np.repeat(starts, sizes) + nth]

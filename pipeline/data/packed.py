@@ -8,6 +8,7 @@ The rows are those of a job with the same `output.packing`, whatever the setting
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.columns import as_lists
 from tokenmill.pipeline.data import index
-from tokenmill.pipeline.data.dataset import Dataset, copy_stretches
+from tokenmill.pipeline.data.dataset import Dataset
 from tokenmill.pipeline.data.order import Int64s
 from tokenmill.pipeline.data.rows import Rows
+from tokenmill.pipeline.output.placement import (
+    Measures,
+    Placement,
+    RowForm,
+    before,
+    gather_ids,
+    gather_trained,
+    measure,
+    placed_columns,
+)
 
 _SOURCE = "documents"
 
@@ -49,8 +61,7 @@ def pack(
       OSError: if the rows cannot be read or the index not be written.
     """
     from tokenmill.pipeline.config.output import PackingConfig
-    from tokenmill.pipeline.output.marks import Marks, packing_ids
-    from tokenmill.pipeline.output.placement import RowForm
+    from tokenmill.pipeline.output.arranging import packing_ids
     from tokenmill.tokenizer import Tokenizer
 
     rows = rows if isinstance(rows, Rows) else index.open_rows(rows)
@@ -63,7 +74,7 @@ def pack(
     if tokenizer is None:
         raise ValueError(f"{rows.name} is no output of a job: name its tokenizer.json")
     separator_id, pad_id = packing_ids(config, Tokenizer.from_str(storage.read_text(tokenizer)))
-    form = RowForm(Marks(), config.strategy, config.length, separator_id=separator_id, pad_id=pad_id)
+    form = RowForm.packed(config.strategy, config.length, separator_id, pad_id)
     sizes = np.concatenate([np.zeros(0, np.int32), *(part.astype(np.int32) for part in rows.sizes())])
     numbers = np.arange(sizes.size) if seed is None else rows.order(seed)(np.arange(sizes.size))
     starts = rows.starts if seed is None and isinstance(rows, Dataset) else np.array([0, sizes.size])
@@ -93,9 +104,9 @@ def pack(
 _PIECE = np.dtype([("document", "<i8"), ("first", "<i4"), ("size", "<i4")])
 
 
-def _place(totals: Int64s, starts: Int64s, form: Any) -> tuple[np.ndarray, Int64s]:
+def _place(totals: Int64s, starts: Int64s, form: RowForm) -> tuple[np.ndarray, Int64s]:
     """Returns the pieces of all rows, and int64[n_rows + 1], where the pieces of each row begin."""
-    from tokenmill.pipeline.output.placement import place
+    from tokenmill.pipeline.output.arranging import place
 
     pieces, counts = [np.zeros(0, _PIECE)], [np.zeros(1, np.int64)]
     for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
@@ -109,7 +120,7 @@ def _place(totals: Int64s, starts: Int64s, form: Any) -> tuple[np.ndarray, Int64
     return np.concatenate(pieces), np.cumsum(np.concatenate(counts)).astype("<i8")
 
 
-def _windows(totals: Int64s, form: Any) -> Iterator[tuple[int, int]]:
+def _windows(totals: Int64s, form: RowForm) -> Iterator[tuple[int, int]]:
     """Yields the documents that are placed together; only `best_fit` depends on it, see `output.arranging`."""
     from tokenmill.pipeline.output.arranging import WINDOW_TOKENS
 
@@ -117,8 +128,8 @@ def _windows(totals: Int64s, form: Any) -> Iterator[tuple[int, int]]:
     while start < ends.size:
         stop = int(ends.size)
         if form.strategy == "best_fit":
-            before = int(ends[start - 1]) if start else 0
-            stop = min(stop, int(ends.searchsorted(before + max(WINDOW_TOKENS, form.length))) + 1)
+            had = int(ends[start - 1]) if start else 0
+            stop = min(stop, int(ends.searchsorted(had + max(WINDOW_TOKENS, form.length))) + 1)
         yield start, stop
         start = stop
 
@@ -132,6 +143,9 @@ class Packed(index.Indexed):
         """See `index.Indexed`."""
         super().__init__(*arguments, **options)
         self._bounds, self._pieces = self.array("rows.bin", np.dtype("<i8")), self.array("pieces.bin", _PIECE)
+        packing = self.record["packing"]
+        ids = packing["separator_id"], packing["pad_id"]
+        self._form = RowForm.packed(packing["strategy"], packing["length"], *ids)
         needed = [name for name in ("input_ids", self.record["mask"]) if name in self.schema.names]
         self._documents = self.sources[_SOURCE].with_columns(needed) if needed else None
 
@@ -165,53 +179,30 @@ class Packed(index.Indexed):
         """Returns sequences by number; see `Rows.take`."""
         numbers = self.checked(rows)
         begins, counts = self._bounds[numbers], self._bounds[numbers + 1] - self._bounds[numbers]
-        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        row_of = np.repeat(np.arange(numbers.size), counts)
-        nth = np.arange(row_of.size) - bounds[row_of]
-        pieces = self._pieces[np.repeat(begins, counts) + nth]
-        sizes, packing = pieces["size"].astype(np.int64), self.record["packing"]
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        starts, n_tokens = before[:-1] - before[bounds[row_of]], np.diff(before[bounds])
-        n_ids = np.maximum(n_tokens, packing["length"] if packing["pad_id"] is not None else 0)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_ids)])
-        at = offsets[row_of] + starts
-        ends = np.zeros(row_of.size + numbers.size, np.int32)
-        ends[np.arange(row_of.size) + row_of + 1] = starts + sizes
-        lists = {"documents": (pieces["document"], bounds), "cu_seqlens": (ends, bounds + np.arange(bounds.size))}
-        values = self._read(pieces, at, int(offsets[-1]))
-        if {"segment_ids", "positions"} & {*self.schema.names}:
-            within = np.arange(before[-1]) - np.repeat(before[:-1], sizes)
-            for name, each in (("segment_ids", np.repeat(nth + 1, sizes)), ("positions", within)):
-                values[name] = np.zeros(int(offsets[-1]), np.int32)
-                values[name][np.repeat(at, sizes) + within] = each
-        lists |= {name: (each, offsets) for name, each in values.items()}
-        columns = [
-            pa.array(n_tokens, field.type, safe=False)
-            if field.name == "n_tokens"
-            else pa.LargeListArray.from_arrays(*map(pa.array, lists[field.name][::-1]), type=field.type)
-            for field in self.schema
-        ]
-        return pa.record_batch(columns, schema=self.schema)
+        rows = np.repeat(np.arange(numbers.size), counts)
+        pieces = self._pieces[np.arange(rows.size) + np.repeat(begins - (np.cumsum(counts) - counts), counts)]
+        documents, firsts, sizes = (pieces[name].astype(np.int64) for name in ("document", "first", "size"))
+        placement = Placement(documents, firsts, sizes, rows, before(sizes, rows))
+        at = measure(placement, self._form)
+        columns = placed_columns(self.schema.names, placement, at, self._form) | self._read(placement, at)
+        return pa.record_batch([columns[name] for name in self.schema.names], schema=self.schema)
 
-    def _read(self, pieces: np.ndarray, at: Int64s, n_ids: int) -> dict[str, np.ndarray]:
-        """Returns the columns that documents have, each in an array of `n_ids`; `at` is where pieces begin there."""
+    def _read(self, placement: Placement, at: Measures) -> dict[str, pa.Array]:
+        """Returns the columns that documents have."""
         if self._documents is None:
             return {}
-        documents, which = np.unique(pieces["document"], return_inverse=True)
-        batch, packing = self._documents.take(documents), self.record["packing"]
-        made: dict[str, np.ndarray] = {}
+        documents, numbers = np.unique(placement.documents, return_inverse=True)
+        placement, columns = replace(placement, documents=numbers), {}
+        batch = self._documents.take(documents)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            bounds = column.offsets.to_numpy()
-            starts, stops = bounds[which] + pieces["first"], bounds[which + 1]
-            ends = np.minimum(starts + pieces["size"], stops)
-            missing = pieces["size"] - (ends - starts)
-            if (starts > stops).any() or missing.max(initial=0) > (packing["separator_id"] is not None):
+            values, offsets = column.values.to_numpy(zero_copy_only=False), column.offsets.to_numpy()
+            missing = placement.firsts + placement.sizes - np.diff(offsets)[numbers]
+            if missing.max(initial=0) > self._form.n_separators:
                 raise ValueError(f"{self._documents.name}: {name} of a document is shorter than its n_tokens says")
-            fill = {"input_ids": packing["pad_id"] or 0, "labels": schemas.IGNORED}.get(name, 0)
-            made[name] = np.full(n_ids, fill, np.bool_ if name == "loss_mask" else np.int32)
-            copy_stretches(column.values.to_numpy(zero_copy_only=False), starts, ends, at, made[name])
             if name == "input_ids":
-                made[name][(at + pieces["size"] - 1)[missing > 0]] = packing["separator_id"] or 0
-            else:  # what is in front of a document, or of the rest of one that was cut, does not predict it
-                made[name][at] = fill
-        return made
+                made = gather_ids(values, offsets, placement, at, self._form)
+            else:
+                fill = schemas.IGNORED if name == "labels" else 0
+                made, _ = gather_trained(values, offsets, placement, at, fill)
+            columns[name] = as_lists(made, at.offsets)
+        return columns

@@ -21,8 +21,8 @@ from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.jobs.totals import Totals, part_path, totals_of
 from tokenmill.pipeline.output import folders, rejects_file
+from tokenmill.pipeline.output.arranging import row_form
 from tokenmill.pipeline.output.ownership import Lease
-from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
@@ -105,7 +105,7 @@ def manifest_of(
       listed: the lists, from `lists.Lists.finish`.
       files: the files besides shards and ledger.
     """
-    form = RowForm.of(folder.config, folder.tokenizer)
+    form = row_form(folder.config, folder.tokenizer)
     return manifest.build(
         folder.job,
         summed,

@@ -20,7 +20,7 @@ from tokenmill.pipeline.counting.count import Counting, check_sources
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.partitions import n_partitions_of
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.output import folders, marks
+from tokenmill.pipeline.output import arranging, folders
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.vocabulary_files import check_formats
 from tokenmill.pipeline.output.writers import formats
@@ -197,7 +197,7 @@ def _padded(config: Config, packing: PackingConfig, tokenizer: Tokenizer) -> Con
     Raises:
       ValueError: as `packing_ids`.
     """
-    _, pad_id = marks.packing_ids(packing, tokenizer)
+    _, pad_id = arranging.packing_ids(packing, tokenizer)
     name = None if pad_id is None else tokenizer.id_to_token(pad_id)
     output = config.output.model_copy(update={"packing": packing.model_copy(update={"pad_token": name})})
     return config.model_copy(update={"output": output})
@@ -228,7 +228,7 @@ def _given(name: JobName, config: Config) -> _Given:
         given = given._replace(counting_json=counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str())
     else:
         tokenizer = given_tokenizer(config)
-        has_end = bool(marks.lay_out(config, tokenizer).marks.right)
+        has_end = bool(arranging.lay_out(config, tokenizer).marks.right)
         if config.output.packing is not None:
             config = _padded(config, config.output.packing, tokenizer)
         given = _Given(config, tokenizer, has_end=has_end)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the documents of a shard into its rows, where rows are windows of documents or packed sequences.
+"""From documents to rows: the tokens around documents, what rows a config asks for, and the rows of a shard.
 
 Every token is in exactly one sequence; windows repeat as many tokens as the config says. Each shard is arranged by
 itself, in the order of its documents. So a row depends only on the documents of its shard, not on workers or batches;
@@ -7,27 +7,34 @@ but another `input.split_bytes` gives other sequences. Documents are cut when sh
 whole documents are shuffled, and the windows of a document stay together.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.columns import stretches
+from tokenmill.pipeline.books.sums_kernels import copy_rows
+from tokenmill.pipeline.columns import as_lists, ragged, stretches
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import PackingConfig
+from tokenmill.pipeline.output import placement_kernels
 from tokenmill.pipeline.output.placement import (
     Int64s,
+    Marks,
     Measures,
     Placement,
     RowForm,
-    as_lists,
+    before,
     count_between,
-    gather,
     gather_ids,
+    gather_trained,
     measure,
-    place,
     placed_columns,
 )
-from tokenmill.pipeline.output.writers.base import check_schema, ragged
+from tokenmill.pipeline.output.writers.base import check_schema
+from tokenmill.tokenizer import Layout, Tokenizer, Truncation
 
 WINDOW_TOKENS = 4 << 20
 """Documents with this many tokens are packed at a time, and held; `best_fit` looks no farther."""
@@ -35,21 +42,166 @@ WINDOW_TOKENS = 4 << 20
 BATCH_IDS = 4 << 20
 """Rows with this many ids are made at a time, unless one row has more: windows may repeat most tokens many times."""
 
-WINDOW_COUNTS = ("n_documents", "n_windows", "n_split_documents", "n_tokens", "n_repeated", "n_special")
-"""Counts of windows; those of several shards can be added up."""
+_NO_IDS = np.zeros(0, np.int32)
 
-PACKING_COUNTS = (
-    "n_sequences",
-    "n_documents",
-    "n_empty_documents",
-    "n_split_documents",
-    "n_segments",
-    "n_tokens",
-    "n_separators",
-    "n_padding",
-)
-"""Counts of packing; those of several shards can be added up. If rows are conversations, there is `n_first_tokens`,
-too: tokens to train on that are the first behind a cut."""
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How the tokens of a text become rows."""
+
+    marks: Marks
+    document: Layout
+    """Layout of a whole document; if rows are windows, without the template, truncation and padding."""
+    window: Layout | None
+    """Layout of each window of a document; None if rows are documents."""
+
+    @property
+    def n_special(self) -> int:
+        """How many tokens of the template a document has; 0 if rows are windows, where each window has them."""
+        return self.marks.n_special if self.window is None else 0
+
+
+def lay_out(config: Config, tokenizer: Tokenizer) -> RowLayout:
+    """Returns how the tokens of a document become rows, with the tokens around it.
+
+    Args:
+      config: the config of the job.
+      tokenizer: with the truncation and padding of the config.
+
+    Raises:
+      ValueError: if the tokenizer lacks a token, if a token would be added twice, or if `max_length` leaves no room for
+        text, or no more than the stride.
+    """
+    around = tokenizer.layout(config.tokenizer.add_special_tokens)
+    template = {"prepend": tuple(around.before.tolist()), "append": tuple(around.after.tolist())}
+    ends: dict[str, tuple[int, ...]] = {"prepend": (), "append": ()}
+    for name, there in template.items():
+        if (token := getattr(config.output, name)) is None:
+            continue
+        token_id = _id_of(tokenizer, token, f"output.{name}")
+        if token_id in there:
+            raise ValueError(
+                f"output.{name}: {token!r}: tokenizer.add_special_tokens puts it there already; remove one of them"
+            )
+        ends[name] = (token_id,)
+    layout = tokenizer.layout(config.tokenizer.add_special_tokens, **ends)
+    marks = Marks(template["prepend"], ends["prepend"], ends["append"], template["append"])
+    if not config.tokenizer.has_windows:
+        layout.kept(np.zeros(1, np.int64))  # raises where there is no room
+        return RowLayout(marks, layout, None)
+    around.windows(np.zeros(1, np.int64))
+    first, last = layout.before[len(marks.before) :], layout.after[: len(marks.append)]
+    document = dataclasses.replace(layout, before=first, after=last, truncation=None, padding=None)
+    return RowLayout(marks, document, around)
+
+
+def packing_ids(config: PackingConfig, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
+    """Returns the separator behind every packed document, and the token that fills sequences up; None for none.
+
+    Raises:
+      ValueError: if the tokenizer lacks a token that the config names, or there is no token to pad with.
+    """
+    separator_id, pad_id = (
+        None if token is None else _id_of(tokenizer, token, f"output.packing.{name}")
+        for name, token in (("separator", config.separator), ("pad_token", config.pad_token))
+    )
+    if config.incomplete == "short":
+        return separator_id, None
+    for candidate in (tokenizer.pad_token_id, separator_id):
+        pad_id = candidate if pad_id is None else pad_id
+    if pad_id is None:
+        raise ValueError(
+            "output.packing.pad_token: the tokenizer names no padding token, and there is no separator; name a token, "
+            "or set output.packing.incomplete to short"
+        )
+    return separator_id, pad_id
+
+
+def _id_of(tokenizer: Tokenizer, token: str, key: str) -> int:
+    if (token_id := tokenizer.token_to_id(token)) is None:
+        raise ValueError(f"{key}: {token!r}: the tokenizer has no such token")
+    return token_id
+
+
+def row_form(config: Config, tokenizer: Tokenizer) -> RowForm:
+    """Returns the rows that a config asks for.
+
+    Raises:
+      ValueError: if the tokenizer lacks a token, or rows have no room for text.
+    """
+    layout, packing = lay_out(config, tokenizer), config.output.packing
+    if packing is not None:
+        return RowForm.packed(packing.strategy, packing.length, *packing_ids(packing, tokenizer), layout.marks)
+    if layout.window is None:
+        return RowForm(layout.marks)
+    tokens = config.text.tokens if config.text.keeps_sources else ()
+    span_ids = tuple(each for token in tokens if (each := tokenizer.token_to_id(token)) is not None)
+    unk_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+    return replace(windows_form(layout.window, layout.marks), unk_id=unk_id, span_ids=span_ids)
+
+
+def windows_form(layout: Layout, marks: Marks) -> RowForm:
+    """Returns rows that are windows, each laid out as `layout` says, which has a truncation."""
+    assert layout.truncation is not None
+    form = RowForm(marks, "windows", layout.truncation.max_length - layout.n_around, layout.truncation.stride)
+    if (padding := layout.padding) is None:
+        return form
+    return replace(form, pad_id=padding.pad_id, padded=padding.target(0), pads_left=padding.direction == "left")
+
+
+def place(totals: Int64s, form: RowForm) -> Placement:
+    """Places documents in rows.
+
+    Args:
+      totals: int64[n], the tokens of each document, separators included.
+      form: what the rows are.
+
+    Raises:
+      ValueError: if a window has no room for a token besides those that it repeats.
+    """
+    if form.strategy == "documents":
+        return Placement.of_documents(totals)
+    if form.strategy == "windows":
+        layout = Layout(_NO_IDS, _NO_IDS, Truncation(form.length, stride=form.stride))
+        documents, firsts, stops = layout.windows(totals)
+        starts = np.full(documents.size, len(form.around_row[0]))
+        return Placement(documents, firsts, stops - firsts, np.arange(documents.size), starts)
+    if form.strategy == "best_fit":
+        pieces: Sequence[Int64s] = _fit_best(totals, form.length)
+    else:
+        splits = form.strategy == "concatenate"
+        n_most = totals.size + int(np.sum(totals // form.length)) + 1 + splits * (int(totals.sum()) // form.length)
+        columns = [np.empty(n_most, np.int64) for _ in range(4)]
+        n = placement_kernels.plan_in_order(totals, form.length, splits, *columns)
+        pieces = [column[:n] for column in columns]
+    documents, firsts, sizes, rows = pieces
+    return Placement(documents, firsts, sizes, rows, before(sizes, rows))
+
+
+def _fit_best(totals: Int64s, length: int) -> Sequence[Int64s]:
+    """Places full sequences of long documents, then all remainders and other documents, the longest first."""
+    n_full = totals // length
+    full = np.repeat(np.arange(totals.size), n_full)
+    rest = totals - n_full * length
+    documents = np.flatnonzero(rest)
+    order = np.argsort(-rest[documents], kind="stable")
+    bins, head = np.empty(documents.size, np.int64), np.full(length + 1, -1, np.int64)
+    tree = np.zeros(2 << length.bit_length(), np.int64)
+    placement_kernels.fit_best(rest[documents[order]], length, bins, head, np.empty(documents.size, np.int64), tree)
+    # Sequences in the order of their first documents, documents in their order: close to the order of the file.
+    in_order = np.lexsort((documents[order], bins))
+    documents, bins = documents[order][in_order], bins[in_order]
+    is_first = np.diff(bins, prepend=-1) > 0
+    rank = np.empty(int(is_first.sum()), np.int64)
+    rank[np.argsort(documents[is_first])] = np.arange(rank.size)
+    final = np.lexsort((documents, rank[bins]))
+    documents = documents[final]
+    return (
+        np.concatenate([full, documents]),
+        np.concatenate([before(np.full(full.size, length), full), (n_full * length)[documents]]),
+        np.concatenate([np.full(full.size, length), rest[documents]]),
+        np.concatenate([np.arange(full.size), full.size + rank[bins][final]]),
+    )
 
 
 class Arranger:
@@ -74,11 +226,13 @@ class Arranger:
         mask = [schemas.LOSS_MASK.name] if schemas.LOSS_MASK.name in documents.names else []
         self.schema = schemas.packed([*boundaries, *mask]) if form.is_packed else schemas.windowed(documents)
         self.form = form
-        self._documents = documents
-        names = PACKING_COUNTS if form.is_packed else WINDOW_COUNTS
-        self.counts = dict.fromkeys((*names, *(["n_first_tokens"] if mask else [])), 0)
-        """`PACKING_COUNTS` or `WINDOW_COUNTS`."""
-        self._window_tokens = max(window_tokens, form.length)
+        names = ["n_documents", "n_split_documents", "n_tokens"]
+        names += ["n_sequences", "n_empty_documents", "n_segments", "n_separators", "n_padding"] * form.is_packed
+        names += ["n_windows", "n_repeated", "n_special"] * (not form.is_packed) + ["n_first_tokens"] * bool(mask)
+        self.counts = dict.fromkeys(names, 0)
+        """Counts of windows or of packing, which can be added up over shards; `n_first_tokens`, if rows are
+        conversations: tokens to train on that are the first behind a cut."""
+        self._documents, self._window_tokens = documents, max(window_tokens, form.length)
         self._pending: list[pa.RecordBatch] = []
         self._n_pending = 0
         self._first = 0  # the number of the first pending document, and how many of its tokens are in rows already
@@ -93,21 +247,20 @@ class Arranger:
           batch: documents in the schema, not padded, without the tokens around windows.
         """
         check_schema(batch, self._documents)
-        lengths = np.diff(batch.column("input_ids").offsets.to_numpy())
-        self._count(lengths)
+        totals = self._count_documents(batch)
         if not self.form.is_packed:
             self._pending = [batch]
             yield from self._arrange(is_last=True)
             return
-        ends = np.cumsum(self.form.totals(lengths))
+        ends = np.cumsum(totals)
         start = 0
         while start < ends.size:
-            before = int(ends[start - 1]) if start else 0
+            had = int(ends[start - 1]) if start else 0
             # Up to the document that fills the window, which is included.
-            stop = int(np.searchsorted(ends, before + self._window_tokens - self._n_pending)) + 1
+            stop = int(np.searchsorted(ends, had + self._window_tokens - self._n_pending)) + 1
             stop = min(stop, ends.size)
             self._pending.append(batch.slice(start, stop - start))
-            self._n_pending += int(ends[stop - 1]) - before
+            self._n_pending += int(ends[stop - 1]) - had
             start = stop
             if self._n_pending >= self._window_tokens:
                 yield from self._arrange(is_last=False)
@@ -124,27 +277,31 @@ class Arranger:
         placed, self._placed = self._placed, []
         return self._first, placed
 
-    def _count(self, lengths: Int64s) -> None:
-        self._add("n_documents", lengths.size)
-        self._add("n_tokens", int(lengths.sum()))
-        self._add("n_separators", lengths.size * self.form.n_separators)
-        self._add("n_empty_documents", int((self.form.totals(lengths) == 0).sum()))
+    def _count(self, **numbers: int) -> None:
+        """Adds to those of the counts that rows of this form have."""
+        for name in numbers.keys() & self.counts.keys():
+            self.counts[name] += int(numbers[name])
 
-    def _add(self, name: str, n: int) -> None:
-        if name in self.counts:
-            self.counts[name] += n
+    def _count_documents(self, batch: pa.RecordBatch) -> Int64s:
+        """Counts documents and returns how many tokens each has, separators included."""
+        lengths = np.diff(batch.column("input_ids").offsets.to_numpy())
+        totals = self.form.totals(lengths)
+        self._count(
+            n_documents=lengths.size,
+            n_tokens=lengths.sum(),
+            n_separators=lengths.size * self.form.n_separators,
+            n_empty_documents=(totals == 0).sum(),
+        )
+        return totals
 
     def _arrange(self, is_last: bool) -> Iterator[pa.RecordBatch]:
         if not self._pending:
             return
-        documents = self._pending[0]
-        if len(self._pending) > 1:
-            (documents,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches()
-        lengths = np.diff(documents.column("input_ids").offsets.to_numpy())
-        totals = self.form.totals(lengths)
-        rest = totals.copy()
-        rest[:1] -= self._done
-        placement = place(rest, self.form)
+        (documents,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches() or self._pending[:1]
+        totals = self.form.totals(np.diff(documents.column("input_ids").offsets.to_numpy()))
+        left = totals.copy()
+        left[:1] -= self._done
+        placement = place(left, self.form)
         placement.firsts[placement.documents == 0] += self._done
         stop = placement.rows.size
         if not is_last and self.form.strategy != "best_fit" and stop:
@@ -159,92 +316,71 @@ class Arranger:
             self._pending = [documents.slice(document)]
             self._n_pending = int(placement.sizes[stop:].sum())
             self._first, self._done = first + document, int(placement.firsts[stop])
-        yield from self._rows(documents, totals, placement.part(0, stop), first)
+        yield from self._rows(documents, totals, placement.chosen(slice(0, stop)), first)
 
     def _rows(
         self, documents: pa.RecordBatch, totals: Int64s, placement: Placement, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yields the rows of documents, the first of which has the number `first` in the shard."""
         at = measure(placement, self.form)
-        self._count_rows(totals, placement, at)
-        rows = placement.rows + self._n_rows
-        numbered = Placement(placement.documents + first, placement.firsts, placement.sizes, rows, placement.starts)
+        is_end = placement.firsts + placement.sizes == totals[placement.documents]
+        self._count(
+            n_split_documents=(is_end & (placement.firsts > 0)).sum(),
+            n_sequences=at.n_tokens.size,
+            n_windows=at.n_tokens.size,
+            n_segments=placement.sizes.size,
+            n_padding=at.offsets[-1] - at.n_tokens.sum(),
+            n_special=at.n_tokens.size * sum(map(len, self.form.around_row)),
+            n_repeated=placement.sizes.sum() - totals.sum(),
+        )
+        numbered = replace(placement, documents=placement.documents + first, rows=placement.rows + self._n_rows)
         self._placed.append(numbered)
         self._n_rows += at.n_tokens.size
         ids, offsets = ragged(documents.column("input_ids"))
-        columns = _Columns(documents, ids, offsets, self.form)
         for start, stop in stretches(np.diff(at.offsets), BATCH_IDS):
-            pieces = np.searchsorted(placement.rows, [start, stop]).tolist()
-            part = placement.part(*pieces)
+            pieces = slice(*np.searchsorted(placement.rows, [start, stop]).tolist())
+            part = placement.chosen(pieces)
             at = measure(part, self.form)
-            made = placed_columns(self.schema.names, numbered.part(*pieces), at, self.form)
-            arrays = [made[name] if name in made else columns.make(name, part, at) for name in self.schema.names]
+            made = placed_columns(self.schema.names, numbered.chosen(pieces), at, self.form)
+            arrays = [
+                made[name] if name in made else self._column(name, documents, ids, offsets, part, at)
+                for name in self.schema.names
+            ]
             yield pa.record_batch(arrays, schema=self.schema)
-        self._add("n_first_tokens", columns.n_first_tokens)
 
-    def _count_rows(self, totals: Int64s, placement: Placement, at: Measures) -> None:
-        is_end = placement.firsts + placement.sizes == totals[placement.documents]
-        self._add("n_split_documents", int((is_end & (placement.firsts > 0)).sum()))
-        for name in ("n_sequences", "n_windows"):
-            self._add(name, at.n_tokens.size)
-        self._add("n_segments", placement.sizes.size)
-        self._add("n_padding", int(at.offsets[-1] - at.n_tokens.sum()))
-        self._add("n_special", at.n_tokens.size * sum(map(len, self.form.around_row)))
-        if not self.form.is_packed:
-            self._add("n_repeated", int(placement.sizes.sum() - totals.sum()))
-
-
-class _Columns:
-    """Makes the columns of rows that come from those of their documents."""
-
-    def __init__(self, documents: pa.RecordBatch, ids: np.ndarray, offsets: Int64s, form: RowForm) -> None:
-        self._documents, self._ids, self._offsets, self._form = documents, ids, offsets, form
-        self.n_first_tokens = 0
-        """How many tokens to train on are the first of a segment, and so not trained."""
-
-    def make(self, name: str, placement: Placement, at: Measures) -> pa.Array:
+    def _column(
+        self, name: str, documents: pa.RecordBatch, ids: np.ndarray, offsets: Int64s, part: Placement, at: Measures
+    ) -> pa.Array:
+        """Returns a column of rows that comes from one of their documents, whose ids are `ids`."""
         if name == "input_ids":
-            return as_lists(gather_ids(self._ids, self._offsets, placement, at, self._form), at.offsets)
-        if name == "n_oov":
-            return pa.array(count_between(self._is_unknown(), *self._spans(placement)).astype(np.int32))
+            return as_lists(gather_ids(ids, offsets, part, at, self.form, copy_rows), at.offsets)
         if name == schemas.LOSS_MASK.name:
-            return self._mask(placement, at)
-        column = self._documents.column(name)
-        if name == schemas.SPAN_SOURCES.name:
-            return self._sources(column, placement)
-        return column.take(pa.array(placement.documents))
-
-    def _spans(self, placement: Placement) -> tuple[Int64s, Int64s]:
-        starts = self._offsets[placement.documents] + placement.firsts
-        return starts, starts + placement.sizes
-
-    def _is_unknown(self) -> np.ndarray:
-        """Returns bool[n_ids]: which ids of the documents are unknown tokens of the text."""
-        is_unknown = self._ids == self._form.unk_id
-        before, after = self._form.around_document
-        for i in range(len(before)):
-            is_unknown[self._offsets[:-1] + i] = False
-        for i in range(len(after)):
-            is_unknown[self._offsets[1:] - 1 - i] = False
-        return is_unknown
-
-    def _mask(self, placement: Placement, at: Measures) -> pa.LargeListArray:
-        trained, _ = ragged(self._documents.column(schemas.LOSS_MASK.name).cast(pa.large_list(pa.uint8())))
-        mask = gather(trained, self._offsets, placement, at, 0)
-        # What is in front of the rest of a document that was cut is another document, or nothing.
-        self.n_first_tokens += int(mask[at.at].sum())
-        mask[at.at] = 0
-        return as_lists(mask.astype(np.bool_), at.offsets)
-
-    def _sources(self, sources: pa.LargeListArray, placement: Placement) -> pa.LargeListArray:
-        """Returns the sources of windows; `sources` has those of documents, one for each span, in order."""
-        is_span = np.isin(self._ids, self._form.span_ids)
-        starts, stops = self._spans(placement)
-        begins = sources.offsets.to_numpy()[placement.documents]
-        begins = begins + count_between(is_span, self._offsets[placement.documents], starts)
+            trained, _ = ragged(documents.column(name).cast(pa.large_list(pa.uint8())))
+            mask, n_first = gather_trained(trained, offsets, part, at, 0, copy_rows)
+            self._count(n_first_tokens=n_first)
+            return as_lists(mask.view(np.bool_), at.offsets)
+        starts = offsets[part.documents] + part.firsts
+        stops = starts + part.sizes
+        if name == "n_oov":
+            return pa.array(count_between(self._is_unknown(ids, offsets), starts, stops).astype(np.int32))
+        column = documents.column(name)
+        if name != schemas.SPAN_SOURCES.name:
+            return column.take(pa.array(part.documents))
+        # A document has a source for each of its spans, in their order.
+        is_span = np.isin(ids, self.form.span_ids)
+        begins = column.offsets.to_numpy()[part.documents]
+        begins = begins + count_between(is_span, offsets[part.documents], starts)
         counts = count_between(is_span, starts, stops)
-        ends = np.cumsum(counts)
-        places = np.arange(int(counts.sum())) + np.repeat(begins - (ends - counts), counts)
-        values = sources.values.take(pa.array(places))
-        offsets = pa.array(np.concatenate([np.zeros(1, np.int64), ends]))
-        return pa.LargeListArray.from_arrays(offsets, values, type=sources.type)
+        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        places = np.arange(bounds[-1]) + np.repeat(begins - bounds[:-1], counts)
+        return pa.LargeListArray.from_arrays(pa.array(bounds), column.values.take(pa.array(places)), type=column.type)
+
+    def _is_unknown(self, ids: np.ndarray, offsets: Int64s) -> np.ndarray:
+        """Returns bool[n_ids]: which ids of the documents are unknown tokens of the text."""
+        is_unknown = ids == self.form.unk_id
+        left, right = self.form.around_document
+        for i in range(len(left)):
+            is_unknown[offsets[:-1] + i] = False
+        for i in range(len(right)):
+            is_unknown[offsets[1:] - 1 - i] = False
+        return is_unknown

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ownership of an output folder: one command at a time owns it, and says so in `_owner.json` until it ends.
+"""The lease of an output folder: one command at a time owns it, and says so in `_owner.json` until it ends.
 
 The command that drives a job owns its folder. The workers of the job, wherever they are, never look at the file, except
-for the last step, which publishes only if the folder is still its own. A dead owner is told from a living one by
-
-- a lock where there are locks: the file is locked with `flock`, and the kernel releases the lock when the owner dies,
-  however it dies. Who gets the lock of an owner on the same machine goes on at once, also from another container;
-- time elsewhere, as on object stores, or if the owner was on another machine: an owner renews its file, and counts as
-  dead when the file stays the same for `SILENT_SECONDS` while another command looks on. No clocks are compared.
-
-The job that a dead owner, or one that has detached itself, gave to a runner elsewhere may live: the runner is asked.
+for the last step, which publishes only if the folder is still its own. An owner renews its file. It counts as dead when
+the file stays the same for `SILENT_SECONDS` while another command looks on; no clocks are compared. On a disk the file
+is also locked with `flock`, which the kernel releases however an owner dies: who gets the lock of an owner on the same
+machine, perhaps in another container, goes on at once. The job that a dead owner, or one that has detached itself, gave
+to a runner elsewhere may live: the runner is asked.
 
 Without locks an owner writes its name, and checks a moment later that the name is still there. If two start at once,
 the last one to write wins, provided that neither takes longer from looking to writing than `SETTLE_SECONDS` or twice
@@ -38,21 +35,13 @@ from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB, RunnerJob, is_ove
 
 OWNER = "_owner.json"
 """The name of the file; a folder without an owner has none."""
-
 BEAT_SECONDS = 10.0
 """How often an owner renews its file."""
-
 SILENT_SECONDS = 60.0
-"""An owner whose lock cannot tell counts as dead when its file has not been renewed for so long."""
-
 SETTLE_SECONDS = 3.0
-"""Without locks: the least time between writing the file and checking who wrote it last."""
-
 _PATIENCE_SECONDS = 1.0
 """How long who has the lock may take to write its name, or to see that nobody else has it."""
-
 _MOST_BYTES = 1 << 16
-
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EPERM, errno.EINVAL}
 """Errors of filesystems that have no locks."""
 
@@ -101,16 +90,16 @@ class Lease:
           ValueError: naming the other owner.
           OSError: if the owner cannot be found out.
         """
-        found = _Owner.read(self.output)
+        owner = _Owner.read(self.output)
         for _ in range(5):  # HDFS replaces a file in two steps, and here it is written in place
-            if found is not None:
+            if owner is not None:
                 break
             time.sleep(0.1)
-            found = _Owner.read(self.output)
-        if found is None:
+            owner = _Owner.read(self.output)
+        if owner is None:
             raise ValueError(f"output folder {self.output!r} has lost its {OWNER}; nothing is published")
-        if found.nonce != self.nonce:
-            raise ValueError(f"output folder {self.output!r} was taken over by {found}; nothing is published")
+        if owner.nonce != self.nonce:
+            raise ValueError(f"output folder {self.output!r} was taken over by {owner}; nothing is published")
 
 
 @contextlib.contextmanager
@@ -148,37 +137,32 @@ def check_free(output: str) -> None:
 
     It is silent where only `own` can tell, as on a store.
     """
-    found = _Owner.read(output)
-    with contextlib.suppress(OSError):
-        if found is not None and not storage.is_remote(output) and _is_locked(output):
-            raise ValueError(_in_use(output, found))
+    owner = _Owner.read(output)
+    if owner is not None and _is_locked(output):
+        raise ValueError(_in_use(output, owner))
 
 
 def living_owner(output: str) -> str | None:
     """Returns a description of the folder's living owner, or of its job on a runner; None if it seems to have none."""
-    found = _Owner.read(output)
-    if found is None:
+    if (owner := _Owner.read(output)) is None:
         return None
-    job = _job_of(output, found)
-    if (job is None or not job.detached) and _seems_alive(output, found):
-        return str(found)
+    if (job := _job_of(output, owner)) is None or not job.detached:
+        is_alive = _is_locked(output) if owner.machine == _machine() else None
+        if is_alive is None:
+            is_alive = time.time() - storage.changed_at(storage.join(output, OWNER)) < SILENT_SECONDS
+        if is_alive:
+            return str(owner)
     with contextlib.suppress(OSError):
         return None if job is None or is_over(job.state()) else str(job)
     return None
 
 
-def _seems_alive(output: str, found: _Owner) -> bool:
-    """Returns whether an owner lives, by what can be seen at once."""
-    if not storage.is_remote(output) and found.machine == _machine():
-        with contextlib.suppress(OSError):
-            return _is_locked(output)
-    return time.time() - storage.changed_at(storage.join(output, OWNER)) < SILENT_SECONDS
-
-
-def _is_locked(output: str) -> bool:
-    """Returns whether an owner on this machine has the lock; raises OSError if there are no locks."""
-    with open(storage.join(output, OWNER), "rb") as file:
-        return not _is_locked_by_us(file.fileno())
+def _is_locked(output: str) -> bool | None:
+    """Returns whether an owner on this machine has the lock; None if that cannot be told, as on a store."""
+    if not storage.is_remote(output):
+        with contextlib.suppress(OSError), open(storage.join(output, OWNER), "rb") as file:
+            return not _is_locked_by_us(file.fileno())
+    return None
 
 
 def _machine() -> str:
@@ -195,31 +179,29 @@ def _lock(output: str) -> int | None:
     Raises:
       ValueError: if another command has the lock. OSError: if the folder cannot be written to.
     """
-    path = storage.join(output, OWNER)
-    try:
-        storage.make_directory(output)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        is_file = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = f"{error.filename!r} is a file" if is_file else error.strerror
-        raise OSError(f"output folder {output!r} cannot be written to: {reason}; choose another output.path") from error
-    try:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not _is_locked_by_us(descriptor):
-            if time.monotonic() > deadline:
-                raise ValueError(_in_use(output, _Owner.read(output)))
-            time.sleep(0.02)
-        with contextlib.suppress(FileNotFoundError):
+    path, deadline = storage.join(output, OWNER), time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            storage.make_directory(output)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            is_file = isinstance(error, FileExistsError | NotADirectoryError)
+            reason = f"{error.filename!r} is a file" if is_file else error.strerror
+            advice = "choose another output.path"
+            raise OSError(f"output folder {output!r} cannot be written to: {reason}; {advice}") from error
+        try:
             # An owner removes its file while it has the lock; who has opened it before locks what has no name.
-            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+            if _is_locked_by_us(descriptor) and os.fstat(descriptor).st_nlink:
                 return descriptor
-    except BaseException as error:
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in _NO_LOCKS:
+                return None
+            raise
         os.close(descriptor)
-        if isinstance(error, OSError) and error.errno in _NO_LOCKS:
-            return None
-        raise
-    os.close(descriptor)
-    return _lock(output)
+        if time.monotonic() > deadline:
+            raise ValueError(_in_use(output, _Owner.read(output)))
+        time.sleep(0.02)
 
 
 def _is_locked_by_us(descriptor: int) -> bool:
@@ -238,14 +220,14 @@ def _is_locked_by_us(descriptor: int) -> bool:
 def _take(output: str, owner: _Owner, descriptor: int | None) -> None:
     """Writes the name of an owner into a folder, which has the lock if there are locks; raises ValueError if taken."""
     started = time.monotonic()
-    found = _Owner.read(output)
-    is_same_machine = found is not None and (found.machine == owner.machine or found.host == owner.host)
-    if found is not None and not (descriptor is not None and is_same_machine):
-        job = _job_of(output, found)
-        if job is None or not job.detached:
-            _wait_until_silent(output, found)
+    if (earlier := _Owner.read(output)) is not None:
+        job = _job_of(output, earlier)
+        is_dead = descriptor is not None and (earlier.machine == owner.machine or earlier.host == owner.host)
+        if not is_dead and (job is None or not job.detached):
+            _wait_until_silent(output, earlier)
             started = time.monotonic()
-    _refuse_running(output, found)
+        if job is not None:
+            _refuse_running(output, job)
     if descriptor is not None:
         data = owner.to_json()
         os.pwrite(descriptor, data, 0)
@@ -254,39 +236,34 @@ def _take(output: str, owner: _Owner, descriptor: int | None) -> None:
     storage.write_atomic(storage.join(output, OWNER), owner.to_json())
     # Another command may have looked before we wrote; its own write takes about as long as ours did.
     time.sleep(max(SETTLE_SECONDS, 2 * (time.monotonic() - started)))
-    found = _Owner.read(output)
-    if found is None or found.nonce != owner.nonce:
-        raise ValueError(_in_use(output, found))
+    if (winner := _Owner.read(output)) is None or winner.nonce != owner.nonce:
+        raise ValueError(_in_use(output, winner))
 
 
-def _wait_until_silent(output: str, found: _Owner) -> None:
+def _wait_until_silent(output: str, owner: _Owner) -> None:
     """Waits until an owner has not renewed its file for `SILENT_SECONDS`; raises ValueError if it does."""
     path = storage.join(output, OWNER)
     logging.getLogger(__name__).warning(
-        "output folder %r belongs to %s, unless that is dead, which takes %.0f s to tell", output, found, SILENT_SECONDS
+        "output folder %r belongs to %s, unless that is dead, which takes %.0f s to tell", output, owner, SILENT_SECONDS
     )
     renewed, started = storage.changed_at(path), time.monotonic()
     while time.monotonic() - started < SILENT_SECONDS:
         time.sleep(min(1.0, BEAT_SECONDS / 2))
         try:
-            is_alive = storage.changed_at(path) != renewed
+            if storage.changed_at(path) != renewed:
+                raise ValueError(_in_use(output, owner))
         except FileNotFoundError:
             return  # it has ended meanwhile
-        if is_alive:
-            raise ValueError(_in_use(output, found))
 
 
-def _job_of(output: str, found: _Owner | None) -> RunnerJob | None:
+def _job_of(output: str, owner: _Owner) -> RunnerJob | None:
     """Returns the job that an owner has given to a runner elsewhere, if it has."""
     job = RunnerJob.read(output)
-    return job if job is not None and found is not None and job.nonce == found.nonce else None
+    return job if job is not None and job.nonce == owner.nonce else None
 
 
-def _refuse_running(output: str, found: _Owner | None) -> None:
+def _refuse_running(output: str, job: RunnerJob) -> None:
     """Raises ValueError if a runner elsewhere still does the job of a dead owner, or cannot be asked."""
-    job = _job_of(output, found)
-    if job is None:
-        return
     try:
         state = job.state()
     except OSError as error:
@@ -301,8 +278,8 @@ def _refuse_running(output: str, found: _Owner | None) -> None:
         )
 
 
-def _in_use(output: str, found: _Owner | None) -> str:
-    who = found or "another command that has just started"
+def _in_use(output: str, owner: _Owner | None) -> str:
+    who = owner or "another command that has just started"
     return f"output folder {output!r} is in use: {who}; wait until it is done, stop it, or choose another folder"
 
 

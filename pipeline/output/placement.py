@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which part of which document stands where in which row: the one description of rows, for writers and for readers.
 
-    lengths of documents --place--> Placement --gather--> rows
+    lengths of documents --arranging.place--> Placement --measure, gather--> rows
     table of documents --Placement.listed--> Placement --measure--> where each part stands in rows that were read
+    index of a packing --Placement--> rows, made when they are read
 
 Rows are documents, overlapping windows of documents, or sequences of one length that documents are packed into.
 Whatever they are, a row is a list of pieces, and a piece is a part of one document. Loss masks, positions, numbers of
-documents and of windows all follow from the pieces.
+documents and of windows all follow from the pieces. Only NumPy and pyarrow are needed here: training loops import it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,15 +19,58 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.pipeline.books import sums_kernels
-from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.output import placement_kernels
-from tokenmill.pipeline.output.marks import Marks, lay_out, packing_ids
-from tokenmill.tokenizer import Layout, Tokenizer, Truncation
+from tokenmill.pipeline.columns import as_lists, copy_stretches
 
 Int64s = npt.NDArray[np.int64]
 
-_NO_IDS = np.zeros(0, np.int32)
+Copy = Callable[[np.ndarray, Int64s, Int64s, Int64s, np.ndarray], None]
+"""Copies stretches of values, as `columns.copy_stretches` or the kernel `sums_kernels.copy_rows`."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids around every document, from left to right: `before`, `prepend`, the text, `append`, `after`."""
+
+    before: tuple[int, ...] = ()
+    """Ids of the template before the text; empty unless `tokenizer.add_special_tokens` is on."""
+    prepend: tuple[int, ...] = ()
+    """The id of `output.prepend`."""
+    append: tuple[int, ...] = ()
+    """The id of `output.append`."""
+    after: tuple[int, ...] = ()
+    """Ids of the template after the text."""
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The ids that a row begins with."""
+        return (*self.before, *self.prepend)
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """The ids that a row ends with."""
+        return (*self.append, *self.after)
+
+    @property
+    def n_special(self) -> int:
+        """How many tokens the template adds."""
+        return len(self.before) + len(self.after)
+
+    @property
+    def n_added(self) -> int:
+        """How many tokens `output.prepend` and `output.append` add."""
+        return len(self.prepend) + len(self.append)
+
+    def to_record(self) -> dict[str, list[int]]:
+        """Returns plain JSON."""
+        return {name: list(ids) for name, ids in vars(self).items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Sequence[int]]) -> Self:
+        """Returns the marks of a manifest."""
+        return cls(**{name: tuple(ids) for name, ids in record.items()})
+
+
+NO_MARKS = Marks()
 
 
 @dataclass(frozen=True)
@@ -54,33 +98,11 @@ class RowForm:
     """The tokens of spans whose texts rows keep; only writers of windows need them."""
 
     @classmethod
-    def of(cls, config: Config, tokenizer: Tokenizer) -> Self:
-        """Returns the rows that a config asks for.
-
-        Raises:
-          ValueError: if the tokenizer lacks a token, or rows have no room for text.
-        """
-        layout, packing = lay_out(config, tokenizer), config.output.packing
-        if packing is not None:
-            separator_id, pad_id = packing_ids(packing, tokenizer)
-            padded = packing.length if pad_id is not None else 0
-            return cls(layout.marks, packing.strategy, packing.length, 0, separator_id, pad_id, padded)
-        if layout.window is None:
-            return cls(layout.marks)
-        tokens = config.text.tokens if config.text.keeps_sources else ()
-        span_ids = tuple(each for token in tokens if (each := tokenizer.token_to_id(token)) is not None)
-        unk_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
-        return replace(cls.windows(layout.window, layout.marks), unk_id=unk_id, span_ids=span_ids)
-
-    @classmethod
-    def windows(cls, layout: Layout, marks: Marks) -> Self:
-        """Returns rows that are windows, each laid out as `layout` says, which has a truncation."""
-        assert layout.truncation is not None
-        form = cls(marks, "windows", layout.truncation.max_length - layout.n_around, layout.truncation.stride)
-        if (padding := layout.padding) is None:
-            return form
-        is_left = padding.direction == "left"
-        return replace(form, pad_id=padding.pad_id, padded=padding.target(0), pads_left=is_left)
+    def packed(
+        cls, strategy: Any, length: int, separator_id: int | None, pad_id: int | None, marks: Marks = NO_MARKS
+    ) -> Self:
+        """Returns sequences of packed documents, padded if there is a token for that."""
+        return cls(marks, strategy, length, 0, separator_id, pad_id, length if pad_id is not None else 0)
 
     @classmethod
     def recorded(cls, manifest: Mapping[str, Any]) -> Self:
@@ -88,17 +110,13 @@ class RowForm:
         marks, config = Marks.from_record(manifest["marks"]), manifest["config"]
         if manifest["packing"] is not None:
             packing, ids = config["output"]["packing"], manifest["packing"]
-            padded = packing["length"] if ids["pad_id"] is not None else 0
-            return cls(marks, packing["strategy"], packing["length"], 0, ids["separator_id"], ids["pad_id"], padded)
+            return cls.packed(packing["strategy"], packing["length"], ids["separator_id"], ids["pad_id"], marks)
         padding, truncation = (config["tokenizer"][name] for name in ("padding", "truncation"))
-        form = cls(marks)
+        padded = (manifest["tokenizer"]["pad_id"], padding["length"], padding["side"] == "left") if padding else ()
         if "windows" in manifest["totals"]:
-            room = truncation["max_length"] - len(marks.before) - len(marks.after)
-            form = cls(marks, "windows", room, truncation["stride"])
-        if padding is None:
-            return form
-        is_left = padding["side"] == "left"
-        return replace(form, pad_id=manifest["tokenizer"]["pad_id"], padded=padding["length"], pads_left=is_left)
+            room = truncation["max_length"] - marks.n_special
+            return cls(marks, "windows", room, truncation["stride"], None, *padded)
+        return cls(marks, "documents", 0, 0, None, *padded)
 
     @property
     def is_packed(self) -> bool:
@@ -141,13 +159,9 @@ class Placement:
     starts: Int64s
     """Where in the row its first token is, padding on the left not counted."""
 
-    def part(self, first: int, last: int) -> "Placement":
-        """Returns the pieces from `first` to below `last`."""
-        return Placement(*(each[first:last] for each in vars(self).values()))
-
-    def chosen(self, which: np.ndarray) -> "Placement":
-        """Returns some of the pieces; `which` are flags or places, as NumPy takes them."""
-        return Placement(*(each[which] for each in vars(self).values()))
+    def chosen(self, which: np.ndarray | slice) -> "Placement":
+        """Returns some of the pieces; `which` are flags, places or a slice, as NumPy takes them."""
+        return Placement(*(column[which] for column in vars(self).values()))
 
     @staticmethod
     def joined(parts: "Sequence[Placement]") -> "Placement":
@@ -157,7 +171,13 @@ class Placement:
 
     def of_rows(self, first: int, last: int) -> "Placement":
         """Returns the pieces of the rows from number `first` to below `last`."""
-        return self.part(*np.searchsorted(self.rows, [first, last]).tolist())
+        return self.chosen(slice(*np.searchsorted(self.rows, [first, last]).tolist()))
+
+    @classmethod
+    def of_documents(cls, totals: Int64s) -> "Placement":
+        """Returns the pieces of rows that are documents of so many tokens."""
+        numbers, zeros = np.arange(totals.size), np.zeros(totals.size, np.int64)
+        return cls(numbers, zeros, totals, numbers, zeros)
 
     @classmethod
     def listed(cls, table: pa.Table, form: RowForm) -> "Placement":
@@ -172,7 +192,7 @@ class Placement:
         """
         totals = form.totals(table.column("n_tokens").to_numpy().astype(np.int64))
         if form.strategy == "documents":
-            return place(totals, form)
+            return cls.of_documents(totals)
         lists = [table.column(name).combine_chunks() for name in ("rows", "starts")]
         counts, n_starts = (pc.list_value_length(each).to_numpy().astype(np.int64) for each in lists)
         if not np.array_equal(counts, n_starts):
@@ -182,10 +202,9 @@ class Placement:
         if (wrong := np.flatnonzero((np.diff(rows) <= 0) & (np.diff(documents) == 0))).size:
             raise ValueError(f"the rows of document {documents[wrong[0]]} do not ascend")
         room = form.length + len(form.around_row[0]) - starts
-        firsts = _before(room - form.stride, documents)
-        order = np.lexsort((starts, rows))
+        firsts = before(room - form.stride, documents)
         pieces = cls(documents, firsts, np.minimum(room, totals[documents] - firsts), rows, starts)
-        return pieces.chosen(order)
+        return pieces.chosen(np.lexsort((starts, rows)))
 
     def check(self, totals: Int64s, n_rows: int, form: RowForm) -> None:
         """Checks pieces that a table lists.
@@ -209,7 +228,7 @@ class Placement:
             raise ValueError(f"document {wrong[0]} is not in rows with all of its tokens")
         if not np.array_equal(np.unique(self.rows), np.arange(n_rows)):
             raise ValueError(f"documents are not in all of the {n_rows} rows")
-        expected = _before(self.sizes, self.rows) + len(form.around_row[0])
+        expected = before(self.sizes, self.rows) + len(form.around_row[0])
         if not form.is_packed:
             expected[np.diff(self.documents, prepend=0) < 0] = -1
             expected[np.diff(self.rows, prepend=-1) == 0] = -1
@@ -217,76 +236,11 @@ class Placement:
             raise ValueError(f"the documents of row {self.rows[wrong[0]]} do not follow one another")
 
 
-def place(totals: Int64s, form: RowForm) -> Placement:
-    """Places documents in rows.
-
-    Args:
-      totals: int64[n], the tokens of each document, separators included.
-      form: what the rows are.
-
-    Raises:
-      ValueError: if a window has no room for a token besides those that it repeats.
-    """
-    if form.strategy == "documents":
-        numbers, zeros = np.arange(totals.size), np.zeros(totals.size, np.int64)
-        return Placement(numbers, zeros, totals, numbers, zeros)
-    if form.strategy == "windows":
-        layout = Layout(_NO_IDS, _NO_IDS, Truncation(form.length, stride=form.stride))
-        documents, firsts, stops = layout.windows(totals)
-        starts = np.full(documents.size, len(form.around_row[0]))
-        return Placement(documents, firsts, stops - firsts, np.arange(documents.size), starts)
-    if form.strategy == "best_fit":
-        pieces = _fit_best(totals, form.length)
-    else:
-        pieces = _in_order(totals, form.length, form.strategy == "concatenate")
-    return Placement(*pieces, _before(pieces[2], pieces[3]))
-
-
-def _before(sizes: Int64s, groups: Int64s) -> Int64s:
+def before(sizes: Int64s, groups: Int64s) -> Int64s:
     """Returns the sum of the sizes before each one among its neighbours of the same group."""
-    before = np.cumsum(sizes) - sizes
-    is_first = np.diff(groups, prepend=-1) != 0
-    begins = np.flatnonzero(is_first)
-    return before - np.repeat(before[begins], np.diff(begins, append=groups.size))
-
-
-_Pieces = tuple[Int64s, Int64s, Int64s, Int64s]
-
-
-def _in_order(totals: Int64s, length: int, splits: bool) -> _Pieces:
-    n_most = totals.size + int(np.sum(totals // length)) + 1
-    if splits:
-        n_most += int(totals.sum()) // length
-    pieces = [np.empty(n_most, np.int64) for _ in range(4)]
-    n = placement_kernels.plan_in_order(totals, length, splits, *pieces)
-    documents, firsts, sizes, rows = (column[:n] for column in pieces)
-    return documents, firsts, sizes, rows
-
-
-def _fit_best(totals: Int64s, length: int) -> _Pieces:
-    """Places full sequences of long documents, then all remainders and other documents, the longest first."""
-    n_full = totals // length
-    full = np.repeat(np.arange(totals.size), n_full)
-    nth = np.arange(full.size) - np.repeat(np.cumsum(n_full) - n_full, n_full)
-    rest = totals - n_full * length
-    documents = np.flatnonzero(rest)
-    order = np.argsort(-rest[documents], kind="stable")
-    bins, head = np.empty(documents.size, np.int64), np.full(length + 1, -1, np.int64)
-    tree = np.zeros(2 << length.bit_length(), np.int64)
-    placement_kernels.fit_best(rest[documents[order]], length, bins, head, np.empty(documents.size, np.int64), tree)
-    # Sequences in the order of their first documents, documents in their order: close to the order of the file.
-    in_order = np.lexsort((documents[order], bins))
-    documents, bins = documents[order][in_order], bins[in_order]
-    is_first = np.diff(bins, prepend=-1) > 0
-    rank = np.empty(int(is_first.sum()), np.int64)
-    rank[np.argsort(documents[is_first])] = np.arange(rank.size)
-    final = np.lexsort((documents, rank[bins]))
-    return (
-        np.concatenate([full, documents[final]]),
-        np.concatenate([nth * length, (n_full * length)[documents[final]]]),
-        np.concatenate([np.full(full.size, length), rest[documents[final]]]),
-        np.concatenate([np.arange(full.size), full.size + rank[bins][final]]),
-    )
+    ends = np.cumsum(sizes) - sizes
+    begins = np.flatnonzero(np.diff(groups, prepend=-1))
+    return ends - np.repeat(ends[begins], np.diff(begins, append=groups.size))
 
 
 @dataclass(frozen=True)
@@ -311,42 +265,58 @@ def measure(placement: Placement, form: RowForm) -> Measures:
     rows = placement.rows - (placement.rows[0] if firsts.size else 0)
     n_tokens = np.add.reduceat(placement.sizes, firsts) if firsts.size else np.zeros(0, np.int64)
     n_tokens = n_tokens + sum(map(len, form.around_row))
-    n_ids = np.maximum(n_tokens, form.padded)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_ids)])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(n_tokens, form.padded))])
     begins = offsets[1:] - n_tokens if form.pads_left else offsets[:-1]
     return Measures(offsets, begins, n_tokens, rows, begins[rows] + placement.starts)
 
 
-def gather(values: np.ndarray, offsets: Int64s, placement: Placement, at: Measures, fill: int) -> np.ndarray:
+def gather(
+    values: np.ndarray, offsets: Int64s, placement: Placement, at: Measures, fill: int, copy: Copy = copy_stretches
+) -> np.ndarray:
     """Copies what documents have for each of their tokens into rows; all other places have `fill`.
 
     Args:
-      values: int32[n] or uint8[n], the values of documents.
+      values: int32[n] or uint8[n], the values of documents; int32 is made of others.
       offsets: int64[n_documents + 1], where each document begins in `values`; a separator is not among them.
       placement: the pieces of neighbouring rows.
       at: where they stand.
       fill: the value of padding, separators, and of what is around rows.
+      copy: copies the pieces.
     """
-    out = np.full(int(at.offsets[-1]), fill, values.dtype)
+    out = np.full(int(at.offsets[-1]), fill, values.dtype if values.dtype in (np.uint8, np.bool_) else np.int32)
     begins = offsets[placement.documents] + placement.firsts
-    ends = np.minimum(begins + placement.sizes, offsets[placement.documents + 1])
-    sums_kernels.copy_rows(_read_only(values), begins, ends, at.at, out)
+    copy(values, begins, np.minimum(begins + placement.sizes, offsets[placement.documents + 1]), at.at, out)
     return out
 
 
-def gather_ids(ids: np.ndarray, offsets: Int64s, placement: Placement, at: Measures, form: RowForm) -> np.ndarray:
+def gather_ids(
+    ids: np.ndarray, offsets: Int64s, placement: Placement, at: Measures, form: RowForm, copy: Copy = copy_stretches
+) -> np.ndarray:
     """Returns the ids of rows, int32: of documents, separators, what is around rows, and padding; see `gather`."""
-    out = gather(ids, offsets, placement, at, form.pad_id or 0)
-    before, after = form.around_row
-    for i, token_id in enumerate(before):
+    out = gather(ids, offsets, placement, at, form.pad_id or 0, copy)
+    left, right = form.around_row
+    for i, token_id in enumerate(left):
         out[at.begins + i] = token_id
-    for i, token_id in enumerate(reversed(after), 1):
+    for i, token_id in enumerate(reversed(right), 1):
         out[at.begins + at.n_tokens - i] = token_id
     if form.separator_id is not None:
-        lengths = np.diff(offsets)[placement.documents]
-        has_separator = placement.firsts + placement.sizes > lengths
+        has_separator = placement.firsts + placement.sizes > np.diff(offsets)[placement.documents]
         out[(at.at + placement.sizes - 1)[has_separator]] = form.separator_id
     return out
+
+
+def gather_trained(
+    values: np.ndarray, offsets: Int64s, placement: Placement, at: Measures, fill: int, copy: Copy = copy_stretches
+) -> tuple[np.ndarray, int]:
+    """Returns what says which ids of packed rows are trained, and how many first ids of pieces are not any more.
+
+    What is in front of a document, or of the rest of one that was cut, is another document, and does not predict it.
+    Arguments are those of `gather`; `fill` is what says that an id is not trained.
+    """
+    out = gather(values, offsets, placement, at, fill, copy)
+    n_first = int(np.count_nonzero(out[at.at] != fill))
+    out[at.at] = fill
+    return out, n_first
 
 
 def placed_columns(names: Iterable[str], placement: Placement, at: Measures, form: RowForm) -> dict[str, pa.Array]:
@@ -354,41 +324,32 @@ def placed_columns(names: Iterable[str], placement: Placement, at: Measures, for
 
     They are `n_tokens`, those of `schemas.WINDOWS`, `documents`, and `schemas.BOUNDARIES`.
     """
-    n_rows, n_ids = at.n_tokens.size, int(at.offsets[-1])
+    n_rows, names = at.n_tokens.size, set(names)
     bounds = np.searchsorted(at.rows, np.arange(n_rows + 1))
-    numbers = np.arange(1, at.rows.size + 1) - bounds[at.rows]
-    found: dict[str, pa.Array] = {}
-    names = set(names)
+    columns = {"n_tokens": pa.array(at.n_tokens.astype(np.int32))}
     if names & {"segment_ids", "positions"}:
-        segment_ids, positions = np.zeros(n_ids, np.int32), np.zeros(n_ids, np.int32)
-        placement_kernels.number_tokens(at.at, placement.sizes, numbers.astype(np.int32), segment_ids, positions)
-        found |= {"segment_ids": as_lists(segment_ids, at.offsets), "positions": as_lists(positions, at.offsets)}
+        # The padding behind a row's tokens is one more piece, with the number 0.
+        numbers = np.arange(1, at.rows.size + 1) - bounds[at.rows]
+        sizes = np.insert(placement.sizes, bounds[1:], np.diff(at.offsets) - at.n_tokens)
+        segment_ids = np.repeat(np.insert(numbers, bounds[1:], 0).astype(np.int32), sizes)
+        positions = np.arange(segment_ids.size, dtype=np.int32) - np.repeat(
+            (np.cumsum(sizes) - sizes).astype(np.int32), sizes
+        )
+        positions[segment_ids == 0] = 0
+        columns |= {"segment_ids": as_lists(segment_ids, at.offsets), "positions": as_lists(positions, at.offsets)}
     if "cu_seqlens" in names:
         ends = np.zeros(at.rows.size + n_rows, np.int32)
         ends[np.arange(at.rows.size) + at.rows + 1] = placement.starts + placement.sizes
-        found["cu_seqlens"] = as_lists(ends, bounds + np.arange(n_rows + 1))
+        columns["cu_seqlens"] = as_lists(ends, bounds + np.arange(n_rows + 1))
     if "documents" in names:
-        found["documents"] = as_lists(placement.documents, bounds)
+        columns["documents"] = as_lists(placement.documents, bounds)
     if "window" in names:
-        found["document"] = pa.array(placement.documents)
-        found["window"] = pa.array((placement.firsts // (form.length - form.stride)).astype(np.int32))
-    return {**found, "n_tokens": pa.array(at.n_tokens.astype(np.int32))}
-
-
-def as_lists(values: np.ndarray, offsets: Int64s) -> pa.LargeListArray:
-    """Returns a column of lists of numbers; offsets: int64[n + 1], where each list begins in `values`."""
-    element = pa.field("element", pa.from_numpy_dtype(values.dtype), nullable=False)
-    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values), type=pa.large_list(element))
+        columns["document"] = pa.array(placement.documents)
+        columns["window"] = pa.array((placement.firsts // (form.length - form.stride)).astype(np.int32))
+    return columns
 
 
 def count_between(flags: np.ndarray, starts: Int64s, stops: Int64s) -> Int64s:
     """Returns how many flags, bool[n_ids], are set from each start to below each stop."""
     places = np.flatnonzero(flags)  # few: a running sum over all ids took a third of the time of `verify`
     return np.searchsorted(places, stops) - np.searchsorted(places, starts)
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """Returns a view like those of Arrow's arrays, so that the kernel is compiled for one kind of array."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -105,20 +105,3 @@ def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: 
             tree[node] += 1
             node //= 2
     return n_bins
-
-
-@kernel
-def number_tokens(at: Any, sizes: Any, numbers: Any, segment_ids: Any, positions: Any) -> None:
-    """Writes, for each token of pieces, the number of its piece and its place in the piece.
-
-    Args:
-      at: int64[p], where in the rows each piece begins.
-      sizes: int64[p], how many tokens it has.
-      numbers: int32[p], its number.
-      segment_ids: int32[n_out], filled where there are tokens.
-      positions: int32[n_out], filled there: from 0 in each piece.
-    """
-    for p in range(at.size):
-        for i in range(sizes[p]):
-            segment_ids[at[p] + i] = numbers[p]
-            positions[at[p] + i] = i

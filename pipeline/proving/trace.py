@@ -20,7 +20,7 @@ from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.looking import inspect, selecting
-from tokenmill.pipeline.output import marks
+from tokenmill.pipeline.output import arranging
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenmill.pipeline.parquet_file import whole
 from tokenmill.pipeline.proving.from_input import config_of
@@ -205,7 +205,7 @@ def _locate(
         return {**at, "why_no_place": "the text cannot be read again"}
     if config.output.fim is not None:
         return {**at, "why_no_place": "output.fim made another text of this one"}
-    chat, layout = None, marks.lay_out(config, tokenizer).document
+    chat, layout = None, arranging.lay_out(config, tokenizer).document
     if config.input.is_chat:
         texts = ChatTexts.of(config, tokenizer)
         try:

@@ -25,7 +25,7 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.filenames import PARTS
 from tokenmill.pipeline.jobs.totals import Totals
 from tokenmill.pipeline.output import folders
-from tokenmill.pipeline.output.marks import Marks
+from tokenmill.pipeline.output.placement import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, count_files
 from tokenmill.pipeline.running.in_turn import in_turn

@@ -61,8 +61,8 @@ def summarize(
     Args:
       statistics: of all splits.
       table: `TOKEN_COUNTS` of the same splits.
-      packing: the sums of `arranging.PACKING_COUNTS` where rows are packed; None where they are not.
-      windows: the sums of `arranging.WINDOW_COUNTS` where rows are windows; None where they are not.
+      packing: the sums of `Arranger.counts` where rows are packed; None where they are not.
+      windows: the sums of `Arranger.counts` where rows are windows; None where they are not.
       chat: the sums of `chat.COUNTS` where documents are conversations; None where they are texts.
       by_source: what was read of each source of `input.sources`, as in the manifest.
     """
@@ -135,7 +135,7 @@ def _named(counts: Mapping[str, int], part: type[BaseModel]) -> dict[str, int]:
 
 
 def packed(counts: Mapping[str, int]) -> Packing:
-    """Returns the part about packing, from `arranging.PACKING_COUNTS`."""
+    """Returns the part about packing, from `Arranger.counts`."""
     n_ids = counts["n_tokens"] + counts["n_separators"] + counts["n_padding"]
     return Packing.of(_named(counts, Packing), share_of_padding=ratio(counts["n_padding"], n_ids))
 

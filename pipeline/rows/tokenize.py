@@ -13,11 +13,12 @@ import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.sums_kernels import copy_rows
+from tokenmill.pipeline.columns import as_lists, ragged
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
-from tokenmill.pipeline.output.marks import Marks
-from tokenmill.pipeline.output.placement import RowForm, as_lists, gather_ids, measure, place, placed_columns
-from tokenmill.pipeline.output.writers.base import ragged
+from tokenmill.pipeline.output.arranging import place, windows_form
+from tokenmill.pipeline.output.placement import Marks, gather_ids, measure, placed_columns
 from tokenmill.pipeline.rows.batching import Computed, RowTransform
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.texts import FIELD, records_of, section_of
@@ -248,11 +249,11 @@ def _lay_out(
     lengths = np.diff(bare.offsets.to_numpy())
     sources, counts = None, {}
     if has_windows:
-        form = RowForm.windows(layout, Marks(tuple(layout.before.tolist()), after=tuple(layout.after.tolist())))
+        form = windows_form(layout, Marks(tuple(layout.before.tolist()), after=tuple(layout.after.tolist())))
         placement = place(lengths, form)
         at = measure(placement, form)
         ids, offsets = ragged(bare)
-        rows = as_lists(gather_ids(ids, offsets, placement, at, form), at.offsets)
+        rows = as_lists(gather_ids(ids, offsets, placement, at, form, copy_rows), at.offsets)
         kept, sources = placement.sizes, placement.documents
         counts["window"] = placed_columns(["window"], placement, at, form)["window"].to_numpy()
     else:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input import given_up
-from tokenmill.pipeline.output.marks import RowLayout
+from tokenmill.pipeline.output.arranging import RowLayout
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.tokenizer import Layout, Tally, Tokenizer, unchecked_text_rows
 from tokenmill.tokenizer.reference_encoding import TextByText
@@ -193,7 +193,7 @@ def encoder_of(
       config: the config of a folder, with the section `input` of one source.
       tokenizer: its tokenizer.
       text: the tokenizer with the text steps and spans of the config; None without any.
-      layout: `marks.lay_out` of config and tokenizer.
+      layout: `arranging.lay_out` of config and tokenizer.
       names: the names of the pieces of the split.
     """
     if config.input.is_chat:  # which needs what renders templates

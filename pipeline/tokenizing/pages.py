@@ -16,7 +16,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.reading import Wanted, read_split
-from tokenmill.pipeline.output import marks
+from tokenmill.pipeline.output import arranging
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.tally import Statistics
@@ -54,9 +54,9 @@ class Work:
         return self.config.model_copy(update={"input": self.config.input.of(self.split.source)})
 
     @functools.cached_property
-    def layout(self) -> marks.RowLayout:
+    def layout(self) -> arranging.RowLayout:
         """How the tokens of a document become rows."""
-        return marks.lay_out(self.config, self.tokenizer)
+        return arranging.lay_out(self.config, self.tokenizer)
 
     @functools.cached_property
     def text(self) -> "TextTokenizer | None":

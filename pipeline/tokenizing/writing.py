@@ -12,7 +12,7 @@ from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.output.placement import RowForm
+from tokenmill.pipeline.output.arranging import row_form
 from tokenmill.pipeline.output.rejects_file import RejectsFile
 from tokenmill.pipeline.output.shard import Shard
 from tokenmill.pipeline.output.spill import SortedSplit
@@ -49,7 +49,7 @@ class SplitWriter:
                 side = None if work.layout.window is not None else info.padding_side
                 self._shard = SortedSplit(self._staging, split, config.output.shuffle, side)
             else:
-                form, schema = RowForm.of(config, work.tokenizer), schema_of_rows(config, split.fields)
+                form, schema = row_form(config, work.tokenizer), schema_of_rows(config, split.fields)
                 place = self._staging, split.index, work.n_splits
                 self._shard = Shard(*place, config.output, info, form, schema)
         except BaseException:
@@ -167,6 +167,6 @@ def merge_planned(
     on_rows: OnBatch | None = None,
 ) -> ShardEntry:
     """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
-    info, form = tokenizer_info(tokenizer), RowForm.of(config, tokenizer)
+    info, form = tokenizer_info(tokenizer), row_form(config, tokenizer)
     schema = schema_of_rows(config, splits[0].fields if splits else "")
     return merge_shard(planned, splits, config.output, info, schema, form, on_rows)

@@ -72,12 +72,6 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema = schemas.TOKENS) -> N
         raise TypeError(f"a shard takes rows of {schema.names}, got {batch.schema.to_string()!r}")
 
 
-def ragged(column: pa.LargeListArray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (values, offsets int64[n + 1] from 0) of a column of lists; of a slice, only the values in it."""
-    offsets = column.offsets.to_numpy()
-    return column.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
-
-
 def narrow_ids(ids: np.ndarray, tokenizer: TokenizerInfo) -> np.ndarray:
     """Returns ids in `tokenizer.token_dtype`.
 

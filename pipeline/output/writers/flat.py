@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.columns import stretches
-from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows, narrow_ids, ragged
+from tokenmill.pipeline.columns import ragged, stretches
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows, narrow_ids
 
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_VERSION = 1

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import ragged
 from tokenmill.pipeline.config.output import Format, OutputConfig
-from tokenmill.pipeline.output.writers.base import ragged
 
 _COLUMNS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     # A batch of TRL has an attention mask of ones, unless `padding_free`, where it takes positions from lengths.

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
-from tokenmill.pipeline.columns import children, stretches
-from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, scatter, skip_rows
+from tokenmill.pipeline.columns import children, ragged, stretches
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, scatter, skip_rows
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 
 MAX_BYTES = (1 << 32) - 1

@@ -16,8 +16,7 @@ from tests.plain_job import PlainJob
 from tokenmill.data import Rows, pack
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.output import arranging
-from tokenmill.pipeline.output.marks import Marks
-from tokenmill.pipeline.output.placement import RowForm
+from tokenmill.pipeline.output.placement import Marks, RowForm
 
 STRATEGIES = ["concatenate", "no_split", "best_fit"]
 TEXTS = [

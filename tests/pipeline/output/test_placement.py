@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.reference import placement as reference
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import as_lists
 from tokenmill.pipeline.output import placement_kernels
-from tokenmill.pipeline.output.arranging import Arranger
-from tokenmill.pipeline.output.marks import Marks
-from tokenmill.pipeline.output.placement import Placement, RowForm, as_lists, gather_ids, measure, place
+from tokenmill.pipeline.output.arranging import Arranger, place
+from tokenmill.pipeline.output.placement import Marks, Placement, RowForm, gather_ids, measure
 
 SEPARATOR, PAD = 7, 9
 STRATEGIES = ["concatenate", "best_fit", "no_split"]

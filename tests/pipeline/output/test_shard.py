@@ -12,7 +12,7 @@ from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.output.marks import packing_ids
+from tokenmill.pipeline.output.arranging import packing_ids
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split

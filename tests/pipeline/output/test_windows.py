@@ -14,9 +14,8 @@ from tests.plain_job import PlainJob
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.output import arranging
-from tokenmill.pipeline.output.arranging import Arranger
-from tokenmill.pipeline.output.marks import Marks
-from tokenmill.pipeline.output.placement import RowForm
+from tokenmill.pipeline.output.arranging import Arranger, windows_form
+from tokenmill.pipeline.output.placement import Marks
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.tokenizer import Layout, Padding, Truncation
@@ -145,7 +144,7 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
         ],
         schema=schemas.TOKENS,
     )
-    form = dataclasses.replace(RowForm.windows(layout, marks), unk_id=1)
+    form = dataclasses.replace(windows_form(layout, marks), unk_id=1)
     windower = Arranger(form, schemas.TOKENS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arranging, "BATCH_IDS", batch_ids)

@@ -12,7 +12,7 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TrainConfig, TruncationConfig
-from tokenmill.pipeline.output.marks import packing_ids
+from tokenmill.pipeline.output.arranging import packing_ids
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
 from tokenmill.tokenizer import Tokenizer
 

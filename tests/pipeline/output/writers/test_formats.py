@@ -17,8 +17,7 @@ from tests.reference import mds
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.output.arranging import Arranger
-from tokenmill.pipeline.output.marks import Marks
-from tokenmill.pipeline.output.placement import RowForm
+from tokenmill.pipeline.output.placement import Marks, RowForm
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
 from tokenmill.pipeline.output.writers.mds import columns_of, make_index
