@@ -90,16 +90,11 @@ class Request:
 
         plan, settings = self.plan()
         start = self._measure_start(settings)
-        found = forecast.forecast(plan)
-        actual = report.outcome(plan)
-        seconds = {}
-        if start is not None:
-            seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}
-        return report.Told(found, seconds, report.advise(found, max(1, settings.workers)), actual)
+        return report.Told.of(forecast.forecast(plan), start, settings.workers)
 
     def _measure_start(self, settings: "RunnerSettings") -> float | None:
         """Returns the seconds that the job takes to start and end, besides its work; None if it does not run here."""
-        from tokenmill.pipeline.estimating.costs import START_SECONDS, measure_start
+        from tokenmill.pipeline.estimating.rehearsal import START_SECONDS, measure_start
 
         if settings.name is not None:
             return None
@@ -224,12 +219,3 @@ def _record_times(plan: "JobPlan", began: float, stages: Sequence[tuple[str, flo
                 page.draw(folder)
     except (OSError, ValueError) as error:
         say(f"warning: {name} could not be written: {error}")
-
-
-def _workers(most: int) -> list[int]:
-    """Returns the powers of two below `most`, and `most`.
-
-    >>> _workers(6)
-    [1, 2, 4, 6]
-    """
-    return [*(1 << k for k in range(most.bit_length()) if 1 << k < most), most]

@@ -3,6 +3,5 @@
 
     splits of the plan --sample--> finer splits --trial--> ledger, times --estimates--> Forecast --report--> table
 
-`trial` is the job's own loop in a temporary folder. `forecast` puts these together; `report` shows all of it, beside a
-finished job, and says which settings to change. `rehearsal` runs a job on a page of made-up text.
+`trial` is the job's own loop in a temporary folder; `rehearsal` runs a job on a page of made-up text.
 """

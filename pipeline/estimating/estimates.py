@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scales the counts of a sample up to the whole corpus, with bounds.
+"""The arithmetic of a plan: counts of a sample scaled up to the corpus, with bounds, and time and memory of the job.
 
 The sample consists of units, the excerpts that were read, in the order of the corpus. Unit i stands for A_i of the N
 planned bytes of the corpus, and has y_i of the thing counted. The estimate and its bounds, which should hold 95 times
@@ -14,6 +14,10 @@ many, the second suits records. The one with the narrower bounds is used.
 The variance is estimated from differences of neighbours because units are evenly spaced: otherwise a corpus sorted by
 language would seem to vary much. The lower bound is at least what was counted. The upper bound is at least that of
 three more than were counted, for things so rare that the sample may have missed them.
+
+The time is measured in parts, and depends on the splits that each worker gets:
+
+    seconds(n workers) = start + training + (merging / n + pace * bytes of the busiest worker) (1 + CONTENTION (n - 1))
 """
 
 import math
@@ -23,9 +27,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.pipeline.running.runners import available_cores
+
 _NORMAL = 1.96
 _MISSED = 3
 """If this many are expected in a sample, it has none in 5 of 100 cases."""
+CONTENTION = 0.09
+"""How much each further worker slows all workers down, as a fraction: two threads do 1.84 times the work of one."""
 
 
 @dataclass(frozen=True)
@@ -81,23 +89,18 @@ class Scale:
     """Scales counts of a sample up to the corpus."""
 
     def __init__(self, units: Sequence[Unit], n_planned: int | None) -> None:
-        """Takes the sample.
-
-        Args:
-          units: in the order of the corpus.
-          n_planned: planned bytes of the corpus; None if the sample is all of it.
-        """
-        used = [unit for unit in units if unit.n_planned > 0]
-        self._all, self._units = units, used
+        """Takes the sample, in the order of the corpus, and the corpus' planned bytes, None if the sample is all."""
+        self._all = units
+        self._units = [unit for unit in units if unit.n_planned > 0]
         self.names = sorted({name for unit in units for name in unit.counts})
         """What is counted."""
-        self._read = np.array([unit.n_planned for unit in used], np.float64)
-        self._meant = np.array([unit.n_meant for unit in used], np.float64)
+        self._read = np.array([unit.n_planned for unit in self._units], np.float64)
+        self._meant = np.array([unit.n_meant for unit in self._units], np.float64)
         self._is_whole = n_planned is None
         self.factor = 1.0 if n_planned is None else max(1.0, n_planned / max(1.0, float(self._read.sum())))
         """The size of the corpus as a multiple of the sample."""
-        weights = np.array([unit.n_meant if unit.stands_for is None else unit.stands_for for unit in used], np.float64)
-        self._stands_for = (n_planned or 0) * weights / max(1.0, float(weights.sum()))
+        weights = [unit.n_meant if unit.stands_for is None else unit.stands_for for unit in self._units]
+        self._stands_for = (n_planned or 0) * np.array(weights, np.float64) / max(1.0, sum(weights))
 
     def counted(self, name: str) -> int:
         """Returns how many there are in the sample."""
@@ -122,3 +125,41 @@ class Scale:
         differences = stands_for[1:] * stands_for[:-1] * np.diff(density) ** 2
         variance = n / max(1, 2 * (n - 1)) * float(differences.sum()) * (1 - 1 / self.factor)
         return float(stands_for @ density), _NORMAL * math.sqrt(variance)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of a job, as far as its time and memory depend on it."""
+
+    split_bytes: npt.NDArray[np.int64]
+    """int64[n]: planned bytes of the splits, in order."""
+    pace: float
+    """Seconds for each planned byte."""
+    merge_seconds: float
+    """The time for merging counts, or the runs of a shuffle, which is also divided among workers."""
+    train_seconds: float
+    worker_bytes: int
+    """The memory that a worker takes."""
+    other_bytes: int
+    """The other memory of the process."""
+
+    @property
+    def split_seconds(self) -> float:
+        """The time for all splits with one worker."""
+        return self.pace * int(self.split_bytes.sum())
+
+    def seconds(self, start_seconds: float, workers: int) -> float:
+        """Returns how long the job takes. Workers beyond the cores of the machine bring nothing."""
+        at_once = min(workers, available_cores())
+        busiest = max(self.pace * self.busiest(workers), self.split_seconds / at_once)
+        slower = 1 + CONTENTION * (at_once - 1)
+        return start_seconds + self.train_seconds + (busiest + self.merge_seconds / at_once) * slower
+
+    def busiest(self, workers: int) -> int:
+        """Returns the bytes that the busiest worker has to read; splits are dealt out in turn, the largest first."""
+        ordered = np.sort(self.split_bytes)[::-1]
+        return max(int(ordered[first::workers].sum()) for first in range(workers))
+
+    def memory(self, workers: int) -> int:
+        """Returns the peak of all processes together, in bytes: every worker holds one batch and one row group."""
+        return self.other_bytes + min(workers, max(1, len(self.split_bytes))) * self.worker_bytes

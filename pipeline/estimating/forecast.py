@@ -15,10 +15,9 @@ from tokenmill.pipeline.config.formats import formats_with
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.estimating import sample, trial
-from tokenmill.pipeline.estimating.costs import Work, peak_memory
-from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit
+from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Work
 from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
-from tokenmill.pipeline.estimating.trial import Trial
+from tokenmill.pipeline.estimating.trial import AROUND_TEXT, OF_FOLDERS, OF_UNREADABLE, Trial
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.reporting.stats import packed
 from tokenmill.pipeline.running.display import megabytes
@@ -30,30 +29,21 @@ from tokenmill.tokenizer import Tokenizer
 
 SAMPLE_BYTES = 64 << 20
 """At most this much text is read; a smaller corpus is read completely."""
-
 SAMPLE_SECONDS = 3.0
 """Less is read if the job's work on it would take more processor time than this. Other programs of a busy machine make
 no sample smaller."""
-
 SHARD_SIZE_MATTERS = 0.02
 """How much better or worse the job's shards may compress than those of the sample, because of their size."""
-
 SAMPLE_VOCABULARY = 0.03
 """How much tokens of a vocabulary trained on the sample may differ from those of one trained on everything."""
-
 _SHARD_BYTES = 16 << 20
 """The most text of a shard of the sample: enough for a full row group, so that bytes per token are realistic."""
-_PROBE_BYTES = 2 << 20
-"""So much text is read to measure the speed of the work, before the sample is chosen."""
-_PROBE_PLACES = 8
-"""Text for measuring the speed is read from this many places: few, because a job reads sequentially."""
-
+_PROBE_BYTES, _PROBE_PLACES = 2 << 20, 8
+"""So much text, from so many places, measures the speed before the sample is chosen; few, as a job reads in order."""
 _BYTES_IN_RUNS = {"n_tokens": 4, "n_documents": 60}
 """What a run of a shuffle takes for each token, and for each document with its id, about."""
 
 _OF_TEXT = ("n_records", "n_documents", "n_bytes", "n_chars", "n_words")
-_AROUND_TEXT = ("n_special_tokens", "n_added_tokens")
-_OF_UNREADABLE = ("n_records", "rejected", "rejected.unreadable_file")
 _OF_TOKENIZER = ("n_text_tokens", "n_cut_tokens", "n_tokens", "n_oov_tokens", "shard_rows", "shard_tokens")
 
 
@@ -99,14 +89,14 @@ def forecast(plan: JobPlan) -> Forecast:
       OSError: if the input cannot be read, or the temporary folder cannot be written.
       ValueError: if the job would fail on the sample.
     """
-    at_first = peak_memory()
+    at_first, train_seconds = trial.peak_memory(), 0.0
     counting = tokenizing = None
     unknown: tuple[tuple[str, int], ...] = ()
-    train_seconds = 0.0
     budget = _affordable_bytes(plan)
     is_whole = budget is None
     is_guess = plan.counts_words and plan.tokenizes and not is_whole
     excerpts = [] if budget is None else sample.choose(plan.splits, plan.config.input, budget)
+    n_shards = len(plan.shards()) or len(plan.splits)  # each with documents for every folder
     with trial.temporary(plan.config) as config:
         if plan.counting_json is not None:
             counting = trial.count_words(_splits(plan, excerpts, 0), config, plan.counting_json)
@@ -114,20 +104,20 @@ def forecast(plan: JobPlan) -> Forecast:
             started = time.perf_counter()
             tokenizers = _tokenizers(plan, config, is_whole)
             train_seconds = time.perf_counter() - started if plan.config.tokenizer.train is not None else 0.0
-            n_shards = len(plan.shards()) or len(plan.splits)  # each with documents for every folder
             splits = _splits(plan, excerpts, min(plan.splits.n_work // max(1, n_shards), _SHARD_BYTES))
             config, shards = _with_shards(plan, config, splits, is_whole)
             folders = _folders(config, tokenizers)
             tokenizing = trial.tokenize(splits, folders, shards)
             unknown = _unknown(tokenizing, folders)
     trials = [each for each in (counting, tokenizing) if each is not None]
-    scale = _scale(plan, excerpts, trials[-1].units if trials else [], is_whole)
-    n_passes, notes = _n_passes(plan), _notes(excerpts, is_guess)
-    totals = _estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {}
-    if totals and not is_whole:
-        totals |= _known(plan, totals)
+    scale = Scale(trials[-1].units if trials else [], None if is_whole else plan.n_bytes)
+    totals = _totals(plan, scale, is_guess, is_whole) if trials else {}
+    n_passes, notes = 0, _notes(excerpts, is_guess)
     if plan.tokenizes and plan.config.output.shuffle is not None:
+        n_passes = len(plan_passes(len(plan.splits), plan.splits.n_work, plan.config.output.shuffle.run_bytes))
         notes = [_disk_of_runs(totals, n_passes), *notes]
+    more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
+    merge_seconds = sum(each.merge_seconds * (1 + (n_passes if each is tokenizing else 0)) for each in trials)
     return Forecast(
         plan=plan,
         sample_bytes=scale.counted("n_bytes"),
@@ -135,15 +125,17 @@ def forecast(plan: JobPlan) -> Forecast:
         factor=scale.factor,
         notes=tuple(notes),
         totals=totals,
-        padding=_padding(plan.config, tokenizing) if tokenizing is not None else None,
+        padding=None if tokenizing is None else _padding(plan.config, tokenizing),
         unknown=unknown,
-        n_shards=_n_shards(plan),
-        shard_bytes=_shard_bytes(plan, scale, is_guess, is_whole) if tokenizing is not None else {},
+        n_shards=len(plan.shards()) or len(plan.splits) * max(1, len(plan.parts)),
+        shard_bytes={
+            name: scale.estimate(f"bytes.{name}", more=more)
+            for name in map(str, plan.config.output.formats if plan.tokenizes else ())
+        },
         work=Work(
             split_bytes=plan.splits.sizes,
             pace=sum(each.pace for each in trials),
-            merge_seconds=sum(each.merge_seconds * (1 + (n_passes if each is tokenizing else 0)) for each in trials)
-            * scale.factor,
+            merge_seconds=merge_seconds * scale.factor,
             train_seconds=train_seconds,
             worker_bytes=max((each.memory for each in trials), default=0),
             other_bytes=at_first,
@@ -162,12 +154,11 @@ def _affordable_bytes(plan: JobPlan) -> int | None:
         with trial.temporary(plan.config) as config:
             started = time.thread_time()
             if plan.counting_json is not None:
-                done = trial.count_words(_splits(plan, probe, 0), config, plan.counting_json)
+                tried = trial.count_words(_splits(plan, probe, 0), config, plan.counting_json)
             else:
-                splits = _splits(plan, probe, _PROBE_BYTES)
-                done = trial.tokenize(splits, _folders(config, tokenizers), {})
+                tried = trial.tokenize(_splits(plan, probe, _PROBE_BYTES), _folders(config, tokenizers), {})
             seconds = time.thread_time() - started
-    pace = seconds / max(1, sum(unit.counts["n_bytes"] for unit in done.units))
+    pace = seconds / max(1, sum(unit.counts["n_bytes"] for unit in tried.units))
     budget = SAMPLE_BYTES
     while budget > _PROBE_BYTES and pace * budget > SAMPLE_SECONDS:
         budget //= 2
@@ -184,17 +175,16 @@ def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Toke
 
     Of a language that the sample lacks nothing is known, but that it is rare; a tokenizer of another one stands in.
     """
-    folders = plan.folders
-    if plan.config.tokenizer.train is None:
+    folders, of = plan.folders, config.tokenizer
+    if of.train is None:
         texts = {folder: part.tokenizer.to_str() for folder, part in folders.items() if part.tokenizer is not None}
     else:
         labels = {folder: part.config.trained_label for folder, part in folders.items()}
         must_be = [*labels.values()] if is_whole and all(labels.values()) else []
-        counts = open_counts(plan.counts_given or config.output.path)
-        of = config.tokenizer
-        if of.train is not None and of.train.model == "unigram" and not is_whole and plan.counts_given is None:
+        if of.train.model == "unigram" and not is_whole and plan.counts_given is None:
             # A sample may have too few words for a vocabulary that the whole input gives.
             of = of.model_copy(update={"train": of.train.model_copy(update={"hard_vocab_limit": False})})
+        counts = open_counts(plan.counts_given or config.output.path)
         vocabularies = train_vocabularies(counts, of, config.text.tokens, by=config.train_by, labels=must_be)
         trained = {vocabulary.folder: vocabulary.tokenizer_json for vocabulary in vocabularies}
         if not trained:
@@ -208,9 +198,7 @@ def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Toke
 
 
 def _folders(config: Config, tokenizers: Mapping[str, Tokenizer]) -> dict[str, tuple[Config, Tokenizer]]:
-    """Returns config and tokenizer of each folder of a trial."""
-    configs = parts.configs(config)
-    return {folder: (each, tokenizers[folder]) for folder, each in configs.items()}
+    return {folder: (each, tokenizers[folder]) for folder, each in parts.configs(config).items()}
 
 
 def _with_shards(
@@ -220,32 +208,51 @@ def _with_shards(
     shuffle = config.output.shuffle
     if shuffle is None:
         return config, {}
+    planned = plan.planned
     if not is_whole:
+        planned = PlannedSplits(each.split for each in splits)
         output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(splits)})})
         config = config.model_copy(update={"output": output})
-    planned = plan.planned if is_whole else PlannedSplits(each.split for each in splits)
-    configs, salt = parts.configs(config), plan.job.digest
-    return config, {name: plan_shards(each.output, planned, salt) for name, each in configs.items()}
+    salt = plan.job.digest
+    return config, {name: plan_shards(each.output, planned, salt) for name, each in parts.configs(config).items()}
 
 
-def _n_shards(plan: JobPlan) -> int:
-    return len(plan.shards()) or len(plan.splits) * max(1, len(plan.parts))
+def _totals(plan: JobPlan, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
+    """Returns the estimates of what is counted, made better by what was learnt when files were opened.
 
-
-def _n_passes(plan: JobPlan) -> int:
-    """Returns how many passes a shuffle makes over its runs before it merges shards."""
-    shuffle = plan.config.output.shuffle
-    if shuffle is None or not plan.tokenizes:
-        return 0
-    return len(plan_passes(len(plan.splits), plan.splits.n_work, shuffle.run_bytes))
+    Unreadable files are few and lie together, so a sample says little of them; and where each file is a document,
+    listing them has counted the records.
+    """
+    names, guessed = [*_OF_TEXT], list[str]()
+    if plan.tokenizes:
+        names += AROUND_TEXT
+        guessed += [
+            *_OF_TOKENIZER,
+            *(each for each in scale.names if each.startswith((*(f"{n}." for n in OF_FOLDERS),))),
+        ]
+    for kind in ("rejected", "filtered"):
+        names += [kind, *(each for each in scale.names if each.startswith(f"{kind}."))]
+    totals = {name: scale.estimate(name) for name in names}
+    totals |= {name: scale.estimate(name, more=SAMPLE_VOCABULARY if is_guess else 0.0) for name in guessed}
+    if is_whole:
+        return totals
+    n_pieces, n_unreadable = plan.splits.n_pieces, plan.splits.n_unreadable
+    known = {**dict.fromkeys(OF_UNREADABLE, n_unreadable), "n_bytes": plan.splits.unreadable_bytes}
+    is_document = plan.tokenizes and totals["shard_rows"].value == totals["n_documents"].value  # no packing, no windows
+    totals |= {name: totals.get(name, Estimate(0, 0, 0)).plus(n) for name, n in known.items() if n}
+    sections = plan.config.input.by_source.values()
+    if all(each.format in formats_with("document") and each.document == "file" for each in sections):
+        totals["n_records"] = Estimate(n_pieces, n_pieces, n_pieces)
+        totals["n_documents"] = totals["n_records"].minus((totals["rejected"], totals["filtered"]))
+        if is_document:
+            totals["shard_rows"] = totals["n_documents"]
+    return totals
 
 
 def _padding(config: Config, tried: Trial) -> float | None:
     if (padding := config.tokenizer.padding) is not None:
-        n_rows, n_tokens = (
-            sum(getattr(entry.shard, name) or 0 for entry in tried.shards) for name in ("rows", "tokens")
-        )
-        return 1 - n_tokens / max(1, n_rows * padding.length)
+        n_rows = sum(entry.shard.rows or 0 for entry in tried.shards)
+        return 1 - sum(entry.shard.tokens or 0 for entry in tried.shards) / max(1, n_rows * padding.length)
     if config.output.packing is None:
         return None
     counts: Counter[str] = Counter()
@@ -255,76 +262,24 @@ def _padding(config: Config, tried: Trial) -> float | None:
 
 
 def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> tuple[tuple[str, int], ...]:
-    found: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
     for folder, (config, tokenizer) in folders.items():
         total = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
         for entry in tried.entries[folder]:
             with storage.open_read(storage.join(config.output.path, entry.statistics.file)) as handle:
                 total.merge(Statistics.from_bytes(handle.read(), tokenizer.unk_token_id))
         code_points, counts = total.oov_chars()
-        found.update(dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)))
-    return tuple(sorted(found.items(), key=lambda each: (-each[1], each[0])))
-
-
-def _shard_bytes(plan: JobPlan, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
-    more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
-    return {name: scale.estimate(f"bytes.{name}", more=more) for name in map(str, plan.config.output.formats)}
-
-
-def _estimates(scale: Scale, is_guess: bool, *, tokenizes: bool) -> dict[str, Estimate]:
-    found = {name: scale.estimate(name) for name in (*_OF_TEXT, *(_AROUND_TEXT if tokenizes else ()))}
-    of_folders = (name for name in scale.names if name.partition(".")[0] in trial.OF_FOLDERS and "." in name)
-    for name in (*_OF_TOKENIZER, *of_folders) if tokenizes else ():
-        found[name] = scale.estimate(name, more=SAMPLE_VOCABULARY if is_guess else 0.0)
-    for kind in ("rejected", "filtered"):
-        names = (kind, *(name for name in scale.names if name.startswith(f"{kind}.")))
-        found |= {name: scale.estimate(name) for name in names}
-    return found
-
-
-def _scale(plan: JobPlan, excerpts: Sequence[Excerpt], units: Sequence[Unit], is_whole: bool) -> Scale:
-    """Returns what scales the counts of a sample up to the whole input."""
-    for unit, n_bytes in zip(units, sample.stands_for(excerpts, plan.n_bytes), strict=False):
-        unit.stands_for = n_bytes
-    _leave_out_unreadable(excerpts, units)
-    return Scale(units, None if is_whole else plan.n_bytes)
-
-
-def _leave_out_unreadable(excerpts: Sequence[Excerpt], units: Sequence[Unit]) -> None:
-    """Takes files that the plan knows to be unreadable out of the counts of a sample: `_known` adds all of them."""
-    for excerpt, unit in zip(excerpts, units, strict=False):
-        unreadable = [piece for piece in excerpt.pieces if piece.problem]
-        for name in _OF_UNREADABLE if unreadable else ():
-            unit.counts[name] -= len(unreadable)
-        unit.counts["n_bytes"] -= sum(piece.stop - piece.start for piece in unreadable)
-
-
-def _known(plan: JobPlan, totals: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Returns the estimates that what was learnt when files were opened makes better.
-
-    Unreadable files are few and lie together, so a sample says little of them; and where each file is a document,
-    listing them has counted the records.
-    """
-    splits = plan.splits
-    unreadable = {**dict.fromkeys(_OF_UNREADABLE, splits.n_unreadable), "n_bytes": splits.unreadable_bytes}
-    found = {name: totals.get(name, Estimate(0, 0, 0)).plus(n) for name, n in unreadable.items() if n}
-    sections = plan.config.input.by_source.values()
-    if all(each.format in formats_with("document") and each.document == "file" for each in sections):
-        found["n_records"] = Estimate(splits.n_pieces, splits.n_pieces, splits.n_pieces)
-        left_out = (found.get("rejected", totals["rejected"]), totals["filtered"])
-        found["n_documents"] = found["n_records"].minus(left_out)
-        if plan.tokenizes and totals["shard_rows"].value == totals["n_documents"].value:  # neither packed nor windows
-            found["shard_rows"] = found["n_documents"]
-    return found
+        sums.update(dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)))
+    return tuple(sorted(sums.items(), key=lambda each: (-each[1], each[0])))
 
 
 def _disk_of_runs(totals: Mapping[str, Estimate], n_passes: int) -> str:
     """Returns what a shuffle needs of the disk of the output until the job ends, and how many passes it has."""
     n_bytes = sum(size * totals[name].value for name, size in _BYTES_IN_RUNS.items() if name in totals)
-    said = f"the shuffle needs about {megabytes(n_bytes * (1 + n_passes))} more in _runs/, until the job ends"
+    note = f"the shuffle needs about {megabytes(n_bytes * (1 + n_passes))} more in _runs/, until the job ends"
     if n_passes:
-        said += f"; passes before its shards are merged: {n_passes}, each as long as merging them, by this estimate"
-    return said
+        note += f"; passes before its shards are merged: {n_passes}, each as long as merging them, by this estimate"
+    return note
 
 
 def _notes(excerpts: Sequence[Excerpt], is_guess: bool) -> list[str]:

@@ -5,16 +5,18 @@ Kernels are compiled where they are first called. So there is no list of them th
 is run, with its own config, in a folder that is then removed.
 """
 
+import importlib
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tokenmill.pipeline.books import parts
-from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
+from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.input.readers import READERS
@@ -23,17 +25,37 @@ from tokenmill.pipeline.running.runners import RunnerSettings, open_runner
 from tokenmill.pipeline.training.tokenizers import given_tokenizer, stand_in
 from tokenmill.tokenizer.compiling import kernel
 
+START_SECONDS = 2.0
+"""The start of a job, where it could not be measured."""
+_SLOW_START = 5.0
+
 _WORDS = 26_000
 """Distinct words of the sample: enough for tables to grow, and for more than 256 ids, which are written differently."""
-
 _FOREIGN = (
     "Größe, naïve café; Ελληνικά и русский: 玫瑰花 3Ⰻ7 서울 東京タワー हिन्दी العربية 👩\u200d🔬 ﬁn½ […] "
     "'tis don't 12,345.67"
 )
-
 _VOCAB_SIZE, _ALPHABET = 4000, 64
 _SPLIT_BYTES = 3 << 16
 """Cuts the sample into a large split and a small one: arrays of a few rows may have another type, to compile for."""
+
+
+def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> float:
+    """Returns the seconds of a job over the sample: imports of Beam, tokenizer, vocabulary and report included.
+
+    Raises:
+      Exception: whatever the job raises for such a text.
+    """
+    started = time.perf_counter()
+    importlib.import_module("tokenmill.pipeline.transforms.jobs")
+    importing = time.perf_counter() - started
+    seconds = _SLOW_START + 1
+    for _ in range(2):
+        if seconds > _SLOW_START:  # the first time, kernels may have been compiled
+            started = time.perf_counter()
+            rehearse(name, config, settings)
+            seconds = time.perf_counter() - started
+    return importing + seconds
 
 
 def rehearse(
@@ -53,7 +75,7 @@ def rehearse(
     from tokenmill.pipeline.transforms import jobs
 
     with tempfile.TemporaryDirectory(prefix="tokenmill-rehearsal-") as folder:
-        small = on_sample(config, Path(folder))
+        small = _on_sample(config, Path(folder))
         plan = planning.plan_job(name, small)
         planning.prepare(plan, "new")
         with open_runner(settings) as (runner, options):
@@ -86,77 +108,61 @@ def rehearse_encoding(config: Config) -> list[Path]:
     return kernel.saved
 
 
-def on_sample(config: Config, folder: Path) -> Config:
+def _on_sample(config: Config, folder: Path) -> Config:
     """Returns the config with the sample for its input, written as its files are.
 
     The sample is in no language that a config would name, so all of it is kept, in one folder, with one vocabulary.
     """
     config = next(iter(parts.configs(config).values()))
-    section = _on_sample(config.input, folder / "sample")
+    section = _input(config.input, folder / "sample")
     if config.input.sources:
-        sources = {name: _on_sample(each, folder / name) for name, each in config.input.by_source.items()}
+        sources = {name: _input(each, folder / name) for name, each in config.input.by_source.items()}
         section = section.model_copy(update={"paths": [], "sources": sources})
-    tokenizer = config.tokenizer.model_copy(update={"max_unknown_fraction": 1.0})  # of a made-up text
-    if tokenizer.train is not None:
-        train = tokenizer.train
+    changes: dict[str, Any] = {"max_unknown_fraction": 1.0}  # of a made-up text
+    if (train := config.tokenizer.train) is not None:
         smaller: dict[str, Any] = {"vocab_size": _VOCAB_SIZE + len(train.tokens)}
         if train.limit_alphabet is not None:  # so that some characters are unknown, as in a larger corpus
             smaller["limit_alphabet"] = min(train.limit_alphabet, _ALPHABET + len(train.initial_alphabet or ()))
-        tokenizer = tokenizer.model_copy(update={"train": train.model_copy(update=smaller)})
-    of = config.output.parts
+        changes["train"] = train.model_copy(update=smaller)
+    of, languages = config.output.parts, config.languages
     one = of.model_copy(update={"by": None}) if of is not None and of.shares else None
-    output = config.output.model_copy(update={"path": str(folder / "out"), "parts": one})
-    languages = config.languages
-    if languages is not None:
-        languages = languages.model_copy(update={"keep": [], "drop": []})
-    counts = config.counts.model_copy(update={"sources": {}})  # whose patterns do not know the sample
-    sections: dict[str, Any] = {"input": section, "counts": counts, "tokenizer": tokenizer, "output": output}
-    sections |= {"languages": languages, "chat": None}
-    return config.model_copy(update=sections)
+    return config.model_copy(
+        update={
+            "input": section,
+            "counts": config.counts.model_copy(update={"sources": {}}),  # whose patterns do not know the sample
+            "tokenizer": config.tokenizer.model_copy(update=changes),
+            "output": config.output.model_copy(update={"path": str(folder / "out"), "parts": one}),
+            "languages": languages and languages.model_copy(update={"keep": [], "drop": []}),
+            "chat": None,
+        }
+    )
 
 
-def _on_sample(section: InputConfig, path: Path) -> InputConfig:
+def _input(section: InputConfig, path: Path) -> InputConfig:
     """Returns the section `input`, or that of a source, with the sample, in its format, for its files."""
-    format_ = _guess_format(section.paths) if section.format == "auto" else section.format
+    names = [each.lower() for each in section.paths]
+    guessed = format_of(next((end for end in SUFFIXES if any(end in name for name in names)), ""))
+    name = section.format if section.format != "auto" else guessed.name if guessed else USUAL
+    path = path.with_suffix(f".{name}")
+    records = [
+        {"number": [number, 1.5e3, True, None], section.id_field or "id": f"{number}", section.text_field: text}
+        for number, text in enumerate(_texts())
+    ]
+    path.write_bytes(READERS[name].write(records, section))
     return section.model_copy(
         update={
-            "paths": [_write_sample(section, format_, path)], "format": format_, "compression": "none",
-            "encoding": "utf-8", **NO_LIMITS, "text_fields": [], "keep_fields": [],
-            "messages_field": None, "chat_fields": {}, "chat_roles": {},
+            "paths": [str(path)], "format": name, "compression": "none", "encoding": "utf-8", **NO_LIMITS,
+            "text_fields": [], "keep_fields": [], "messages_field": None, "chat_fields": {}, "chat_roles": {},
             "sample": section.sample and 0.5, "split_bytes": _SPLIT_BYTES,
         }
     )  # fmt: skip
 
 
-def _guess_format(paths: Sequence[str]) -> FormatName:
-    names = [path.lower() for path in paths]
-    found = format_of(next((end for end in SUFFIXES if any(end in name for name in names)), ""))
-    return USUAL if found is None else found.name
-
-
-def _write_sample(section: InputConfig, format_: FormatName, path: Path) -> str:
-    path = path.with_suffix(f".{format_}")
-    records = [
-        {
-            "number": [number, 1.5e3, True, None],
-            section.id_field or "id": f"{number}",
-            section.text_field: text,
-        }
-        for number, text in enumerate(_texts())
-    ]
-    path.write_bytes(READERS[format_].write(records, section))
-    return str(path)
-
-
-def _words() -> Iterator[str]:
-    syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
-    each = (itertools.product(syllables, repeat=n) for n in (1, 2, 3))
-    yield from itertools.islice(map("".join, itertools.chain.from_iterable(each)), _WORDS)
-
-
 def _texts() -> Iterator[str]:
     """Yields documents: in many scripts, escaped, empty, long."""
-    words = list(_words())
+    syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
+    longer = (itertools.product(syllables, repeat=n) for n in (1, 2, 3))
+    words = list(itertools.islice(map("".join, itertools.chain.from_iterable(longer)), _WORDS))
     yield _FOREIGN
     yield ""
     yield 'a "quoted"\tword\n' + "x" * 300

@@ -17,7 +17,6 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import manifest, parts
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.counting import counts
-from tokenmill.pipeline.estimating.costs import MEMORY_BOUND, TIME_BOUND
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.estimating.forecast import Forecast
 from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of
@@ -29,25 +28,23 @@ from tokenmill.pipeline.running.display import duration, megabytes
 FORMAT_VERSION = 1
 """Version of the JSON."""
 
+TIME_BOUND = MEMORY_BOUND = 0.3
+"""The relative error of time and memory: they depend on other work of the machine, and on when memory is returned."""
+
 _NAMES = {
     "n_records": "records", "n_documents": "documents", "rejected": "rejected", "filtered": "filtered",
     "n_bytes": "input", "n_words": "words", "n_tokens": "tokens", "n_cut_tokens": "cut tokens",
     "n_oov_tokens": "unknown tokens", "shard_rows": "rows",
 }  # fmt: skip
 
-
 IDLE = 1.25
 """Workers count as idle if the job takes this many times as long as with evenly divided work."""
 WORTH_SECONDS = 5
 """Shorter work is not worth a change of settings."""
-SMALL_SHARD = 1 << 20
-MANY_SHARDS = 1000
-MUCH_PADDING = 0.3
-MUCH_REJECTED = 0.01
-MUCH_UNKNOWN = 0.001
+SMALL_SHARD, MANY_SHARDS = 1 << 20, 1000
+MUCH_PADDING, MUCH_REJECTED, MUCH_UNKNOWN = 0.3, 0.01, 0.001
 _SMALLEST_SPLIT = 1 << 20
-_CHARACTERS = 12
-_CHARACTERS_COVER = 0.9
+_CHARACTERS, _CHARACTERS_COVER = 12, 0.9
 
 
 @dataclass(frozen=True)
@@ -69,6 +66,13 @@ class Told:
     actual: Mapping[str, float] | None
     """What the finished job counted; None if there is none."""
 
+    @classmethod
+    def of(cls, forecast: Forecast, start_seconds: float | None, workers: int) -> "Told":
+        """Returns a forecast with the times of up to so many workers, given that of the start; None: none."""
+        numbers = [*(1 << k for k in range(workers.bit_length()) if 1 << k < workers), workers]
+        seconds = {n: forecast.work.seconds(start_seconds, n) for n in numbers} if start_seconds is not None else {}
+        return cls(forecast, seconds, advise(forecast, max(1, workers)), outcome(forecast.plan))
+
     @property
     def bytes_in_memory(self) -> dict[int, int]:
         """The peak of memory by the number of workers."""
@@ -85,27 +89,25 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
     """
     output = plan.config.output.path
     if parts.is_in_parts(output):
-        told = parts.read(output)
+        finished = parts.read(output)
     elif storage.exists(storage.join(output, filenames.MANIFEST)):
-        told = manifest.read(output)
+        finished = manifest.read(output)
     else:
         return None
-    if told["job_digest"] != plan.job.digest:
+    if finished["job_digest"] != plan.job.digest:
         return None
-    totals = told["totals"]
-    if counts.REPORT_NAME in {record["file"] for record in told["files"]} and not plan.tokenizes:
+    totals = finished["totals"]
+    if not plan.tokenizes and counts.REPORT_NAME in {record["file"] for record in finished["files"]}:
         totals = counts.read_report(output)["totals"]
     actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
     for kind in ("rejected", "filtered"):
         actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
-    for part in told.get("parts", ()):
+    for part in finished.get("parts", ()):
         actual |= {f"{name}.{part['folder']}": part["totals"][name] for name in OF_FOLDERS}
-    written = (
-        itertools.chain(books["shards"], books["companions"]) for books in map(manifest.read, parts.folders_of(output))
-    )
-    files = ((record["file"], record["n_bytes"]) for record in itertools.chain(*written))
-    for format_, n in bytes_of(plan.config.output, files).items():
-        actual[f"bytes.{format_}"] = n
+    folders = map(manifest.read, parts.folders_of(output))
+    written = itertools.chain(*(each[kind] for each in folders for kind in ("shards", "companions")))
+    files = ((record["file"], record["n_bytes"]) for record in written)
+    actual |= {f"bytes.{format_}": n for format_, n in bytes_of(plan.config.output, files).items()}
     if storage.exists(storage.join(output, filenames.CLOCK)):
         times = clock.read(output)
         actual |= {"seconds": times["seconds"], "workers": times["workers"]}
@@ -137,78 +139,6 @@ def to_record(told: Told) -> dict[str, Any]:
     }
 
 
-def render(told: Told) -> RenderableType:
-    """Returns the table."""
-    forecast = told.forecast
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    for name in ("", "planned", "at least", "at most", *(("done", "plan is off") if told.actual is not None else ())):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True, style=None if name else "bold")
-    for row in _rows(told):
-        table.add_row(*row)
-    sizes = forecast.work.split_bytes.tolist()
-    lines = [Text(f"{forecast.plan.name}: {_sample(forecast)}", style="bold")]
-    if sizes:
-        split = f"{len(sizes):,} {'split' if len(sizes) == 1 else 'splits'}"
-        lines.append(Text(f"{split}, the largest {megabytes(max(sizes))}, {_skew(sizes):.1f} times the mean"))
-    notes = [Text(note, style="dim") for note in forecast.notes]
-    advice = [Text(f"{each.setting}: {each.reason}", style="yellow") for each in told.advice]
-    return Group(*lines, table, *notes, *advice)
-
-
-def _sample(forecast: Forecast) -> str:
-    if not forecast.plan.splits:
-        return "no input is read; nothing but the training is to be done"
-    if forecast.is_whole:
-        return f"all of the input was read, {megabytes(forecast.sample_bytes)}"
-    return f"{megabytes(forecast.sample_bytes)} of the input were read, 1 byte of {forecast.factor:.1f}"
-
-
-def _rows(told: Told) -> Iterator[list[str]]:
-    forecast, actual = told.forecast, told.actual
-    for name, label in _NAMES.items():
-        if name in forecast.totals and (forecast.totals[name].value or name in ("n_documents", "rejected")):
-            yield _row(label, forecast.totals[name], name, actual, megabytes if name == "n_bytes" else "{:,}".format)
-            for part, each in forecast.of_kind(name):
-                yield _row(f"  {part.partition('.')[2]}", each, part, actual)
-    if forecast.padding is not None:
-        yield ["padding", f"{forecast.padding:.1%}"]
-    if forecast.plan.tokenizes:
-        yield ["shards", f"{forecast.n_shards:,}"]
-    for name, each in forecast.shard_bytes.items():
-        yield _row(name, each, f"bytes.{name}", actual, megabytes)
-    for workers, seconds in told.seconds.items():
-        row = _bounded(f"time, {_workers(workers)}", seconds, TIME_BOUND, duration)
-        if actual is not None and actual.get("workers") == workers:
-            row += [duration(actual["seconds"]), _off(seconds, actual["seconds"])]
-        yield row
-    for workers, n_bytes in told.bytes_in_memory.items():
-        yield _bounded(f"peak, {_workers(workers)}", n_bytes, MEMORY_BOUND, megabytes)
-
-
-def _row(
-    label: str,
-    each: Estimate,
-    name: str,
-    actual: Mapping[str, float] | None,
-    tell: Callable[[int], str] = "{:,}".format,
-) -> list[str]:
-    bounds = ["exactly", ""] if each.is_exact else [tell(each.low), "?" if each.high is None else tell(each.high)]
-    row = [label, tell(each.value), *bounds]
-    if actual is not None:
-        row += [tell(int(actual.get(name, 0))), _off(each.value, actual.get(name, 0))]
-    return row
-
-
-def _bounded(label: str, number: float, bound: float, tell: Any) -> list[str]:
-    return [label, tell(number), tell(number * (1 - bound)), tell(number * (1 + bound))]
-
-
-def _off(planned: float, done: float) -> str:
-    if planned == done:
-        return "not at all"
-    return f"{planned / done - 1:+.1%}" if done else "more"
-
-
 def _within(number: float, bound: float) -> dict[str, float]:
     return {"value": number, "low": number * (1 - bound), "high": number * (1 + bound)}
 
@@ -218,57 +148,108 @@ def _skew(sizes: Sequence[int]) -> float:
     return max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else 1.0
 
 
+def render(told: Told) -> RenderableType:
+    """Returns the table."""
+    forecast, sizes = told.forecast, told.forecast.work.split_bytes.tolist()
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("", "planned", "at least", "at most", *(("done", "plan is off") if told.actual is not None else ())):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True, style=None if name else "bold")
+    for row in _rows(told):
+        table.add_row(*row)
+    read = f"{megabytes(forecast.sample_bytes)} of the input were read, 1 byte of {forecast.factor:.1f}"
+    if forecast.is_whole:
+        read = f"all of the input was read, {megabytes(forecast.sample_bytes)}"
+    if not forecast.plan.splits:
+        read = "no input is read; nothing but the training is to be done"
+    lines = [Text(f"{forecast.plan.name}: {read}", style="bold")]
+    if sizes:
+        splits = f"{len(sizes):,} {'split' if len(sizes) == 1 else 'splits'}"
+        lines.append(Text(f"{splits}, the largest {megabytes(max(sizes))}, {_skew(sizes):.1f} times the mean"))
+    notes = [Text(note, style="dim") for note in forecast.notes]
+    return Group(
+        *lines, table, *notes, *(Text(f"{each.setting}: {each.reason}", style="yellow") for each in told.advice)
+    )
+
+
+def _rows(told: Told) -> Iterator[list[str]]:
+    forecast, actual = told.forecast, told.actual
+
+    def row(label: str, name: str, each: Estimate, tell: Callable[[int], str] = "{:,}".format) -> list[str]:
+        bounds = ["exactly", ""] if each.is_exact else [tell(each.low), "?" if each.high is None else tell(each.high)]
+        done = actual.get(name, 0) if actual is not None else None
+        return [label, tell(each.value), *bounds, *([] if done is None else [tell(int(done)), _off(each.value, done)])]
+
+    for name, label in _NAMES.items():
+        if name in forecast.totals and (forecast.totals[name].value or name in ("n_documents", "rejected")):
+            yield row(label, name, forecast.totals[name], megabytes if name == "n_bytes" else "{:,}".format)
+            for part, each in forecast.of_kind(name):
+                yield row(f"  {part.partition('.')[2]}", part, each)
+    if forecast.padding is not None:
+        yield ["padding", f"{forecast.padding:.1%}"]
+    if forecast.plan.tokenizes:
+        yield ["shards", f"{forecast.n_shards:,}"]
+    for name, each in forecast.shard_bytes.items():
+        yield row(name, f"bytes.{name}", each, megabytes)
+    for n, seconds in told.seconds.items():
+        cells = [f"time, {_workers(n)}", *map(duration, _within(seconds, TIME_BOUND).values())]
+        if actual is not None and actual.get("workers") == n:
+            cells += [duration(actual["seconds"]), _off(seconds, actual["seconds"])]
+        yield cells
+    for n, n_bytes in told.bytes_in_memory.items():
+        yield [f"peak, {_workers(n)}", *map(megabytes, _within(n_bytes, MEMORY_BOUND).values())]
+
+
+def _off(planned: float, done: float) -> str:
+    if planned == done:
+        return "not at all"
+    return f"{planned / done - 1:+.1%}" if done else "more"
+
+
 def _workers(n: int) -> str:
     return f"{n} {'worker' if n == 1 else 'workers'}"
 
 
 def advise(forecast: Forecast, workers: int) -> list[Advice]:
     """Returns what to change, the worst first."""
-    given = [rule(forecast, workers) for rule in _RULES]
+    given = [rule(forecast, workers) for rule in (_rejects, _idle, _tiny, _cut, _padding, _unknown)]
     return [each for each in given if each is not None]
 
 
 def _rejects(forecast: Forecast, _: int) -> Advice | None:
-    rejected, records = forecast.totals.get("rejected"), forecast.totals.get("n_records")
-    if rejected is None or records is None or not rejected.value:
+    rejected, records = (forecast.totals.get(name, Estimate(0, 0, 0)).value for name in ("rejected", "n_records"))
+    if not rejected or "n_records" not in forecast.totals:
         return None
-    limits = RejectLimits.of(forecast.plan.config.input)
+    config = forecast.plan.config.input
+    limits = RejectLimits.of(config)
     reasons = ", ".join(f"{name.partition('.')[2]} {each.value:,}" for name, each in forecast.of_kind("rejected"))
-    if rejected.value == records.value:
+    if rejected == records:
         return Advice("input.text_field", f"every record would be rejected ({reasons}), and the job would fail")
     try:
-        limits.check_all(records.value, {"": rejected.value}, 0, 0)
+        limits.check_all(records, {"": rejected}, 0, 0)
     except ValueError:
-        of = f"{rejected.value:,} of {records.value:,} records would be rejected ({reasons})"
-        name = "max_rejected" if (limits.max_rejected or rejected.value) < rejected.value else "max_rejected_fraction"
+        of = f"{rejected:,} of {records:,} records would be rejected ({reasons})"
+        name = "max_rejected" if (limits.max_rejected or rejected) < rejected else "max_rejected_fraction"
         return Advice(f"{limits.where}.{name}", f"{of}, more than the limit: the job would fail")
-    strictest = min(forecast.plan.config.input.by_source.values(), key=lambda each: each.max_rejected_per_file)
-    if strictest.on_damage == "fail" and rejected.value > strictest.max_rejected_per_file * records.value:
-        of = f"{rejected.value / records.value:.1%} of records would be rejected ({reasons})"
-        return Advice(
-            f"{strictest.where}.max_rejected_per_file", f"{of}, of some files more than the limit: the job would fail"
-        )
-    if rejected.value > MUCH_REJECTED * records.value:
-        return Advice("input", f"{rejected.value / records.value:.1%} of records would be rejected: {reasons}")
-    return None
+    of = f"{rejected / records:.1%} of records would be rejected"
+    strictest = min(config.by_source.values(), key=lambda each: each.max_rejected_per_file)
+    if strictest.on_damage == "fail" and rejected > strictest.max_rejected_per_file * records:
+        why = f"{of} ({reasons}), of some files more than the limit: the job would fail"
+        return Advice(f"{strictest.where}.max_rejected_per_file", why)
+    return Advice("input", f"{of}: {reasons}") if rejected > MUCH_REJECTED * records else None
 
 
 def _idle(forecast: Forecast, workers: int) -> Advice | None:
-    work = forecast.work
+    work, plan = forecast.work, forecast.plan
     total = int(work.split_bytes.sum())
     if not total or (share := work.busiest(workers) * workers / total) < IDLE or work.split_seconds < WORTH_SECONDS:
         return None
-    largest = forecast.plan.splits[int(work.split_bytes.argmax())]
     why = f"{len(work.split_bytes)} splits keep {workers} workers busy {1 / share:.0%} of the time"
-    if len(largest.pieces) == 1 and not is_cut_by_bytes(
-        largest.pieces[0], forecast.plan.config.input.of(largest.source).document
-    ):
-        return Advice(
-            "input.paths", f"{why}: {largest.pieces[0].path!r} can only be read whole; write it as several files"
-        )
-    ideal = max(_SMALLEST_SPLIT, forecast.plan.n_bytes // (4 * workers))
-    fitting = 1 << (ideal.bit_length() - 1)
-    if fitting >= forecast.plan.config.input.split_bytes:
+    largest = plan.splits[int(work.split_bytes.argmax())]
+    first, document = largest.pieces[0], plan.config.input.of(largest.source).document
+    if len(largest.pieces) == 1 and not is_cut_by_bytes(first, document):
+        return Advice("input.paths", f"{why}: {first.path!r} can only be read whole; write it as several files")
+    fitting = 1 << (max(_SMALLEST_SPLIT, plan.n_bytes // (4 * workers)).bit_length() - 1)
+    if fitting >= plan.config.input.split_bytes:
         return None
     return Advice("input.split_bytes", f"{why}; {fitting} would make enough of them")
 
@@ -293,33 +274,24 @@ def _cut(forecast: Forecast, _: int) -> Advice | None:
 def _padding(forecast: Forecast, _: int) -> Advice | None:
     if forecast.padding is None or forecast.padding <= MUCH_PADDING:
         return None
-    if forecast.plan.config.output.packing is not None:
-        less = "strategy: concatenate has none"
-        if forecast.plan.config.input.is_chat:
-            less = "a larger length has less, and strategy: best_fit"
-        return Advice("output.packing", f"{forecast.padding:.1%} of sequences would be padding; {less}")
-    return Advice(
-        "output.packing", f"{forecast.padding:.1%} of the ids in rows would be padding; packed sequences have little"
-    )
+    if forecast.plan.config.output.packing is None:
+        reason = "of the ids in rows would be padding; packed sequences have little"
+    elif forecast.plan.config.input.is_chat:
+        reason = "of sequences would be padding; a larger length has less, and strategy: best_fit"
+    else:
+        reason = "of sequences would be padding; strategy: concatenate has none"
+    return Advice("output.packing", f"{forecast.padding:.1%} {reason}")
 
 
 def _unknown(forecast: Forecast, _: int) -> Advice | None:
-    share = forecast.share("n_oov_tokens", "n_tokens")
+    share, total = forecast.share("n_oov_tokens", "n_tokens"), sum(n for _, n in forecast.unknown)
     if share <= MUCH_UNKNOWN:
         return None
-    return Advice("tokenizer", f"{share:.2%} of tokens would be unknown{''.join(_characters(forecast))}")
-
-
-def _characters(forecast: Forecast) -> Iterator[str]:
-    total = sum(n for _, n in forecast.unknown)
-    if not total:
-        return
-    n_listed = n_covered = 0
+    reason, n_listed, n_covered = f"{share:.2%} of tokens would be unknown", 0, 0
     while n_listed < min(_CHARACTERS, len(forecast.unknown)) and n_covered < _CHARACTERS_COVER * total:
         n_covered += forecast.unknown[n_listed][1]
         n_listed += 1
-    named = ", ".join(f"{character!r}" for character, _ in forecast.unknown[:n_listed])
-    yield f"; {n_listed} characters are {n_covered / total:.0%} of the unknown ones, add them: {named}"
-
-
-_RULES: tuple[Callable[[Forecast, int], Advice | None], ...] = (_rejects, _idle, _tiny, _cut, _padding, _unknown)
+    if n_listed:
+        named = ", ".join(f"{character!r}" for character, _ in forecast.unknown[:n_listed])
+        reason += f"; {n_listed} characters are {n_covered / total:.0%} of the unknown ones, add them: {named}"
+    return Advice("tokenizer", reason)

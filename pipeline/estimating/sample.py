@@ -13,7 +13,6 @@ finer split. Then the beginning is read, as many bytes as the places that hit it
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ N_PLACES = 64
 _FEW_BYTES = 16 << 20
 """Half of the places are enough if beginnings of files were more than this, and twice what was asked for: then a place
 is less than the block that a reader takes."""
-
 _BLOCK_BYTES = 1 << 20
 """Readers of streams give so much text at once; a limit is noticed only after it."""
 _HEAD_BYTES, _MOST_EXPANDED = 1 << 20, 32 << 20
@@ -45,10 +43,12 @@ class Excerpt:
     """A finer split, to be tried; of a plan that reads everything, a split."""
 
     pieces: tuple[Piece, ...]
-    n_places: int = 1
-    """How many places hit it."""
     is_cut_by_bytes: bool = False
     """Whether its pieces are ranges of bytes: as many records reach into each as reach out."""
+    n_places: int = 1
+    """How many places hit it."""
+    stands_for: float | None = None
+    """Planned bytes of the corpus that it stands for; None if everything is read."""
     limit: int | None = None
     """Bytes of its only piece to read, decompressed; None: all."""
     ratio: float = 1.0
@@ -59,6 +59,13 @@ class Excerpt:
         """Planned bytes of all of it."""
         return sum(piece.n_planned for piece in self.pieces)
 
+    @property
+    def n_text(self) -> int:
+        """About how many bytes of text are read of it."""
+        if self.limit is None:
+            return sum(piece.n_work for piece in self.pieces)
+        return self.limit if self.pieces[0].has_rows else max(self.limit, _BLOCK_BYTES)
+
     def n_planned(self, n_bytes: int, n_records: int) -> float:
         """Returns the planned bytes of which so many bytes and records were read."""
         if self.limit is None:
@@ -66,13 +73,9 @@ class Excerpt:
         (piece,) = self.pieces
         if not piece.has_rows:
             return n_bytes * self.ratio
-        return piece.n_planned * n_records / max(1, self._n_rows)
-
-    @cached_property
-    def _n_rows(self) -> int:
-        (piece,) = self.pieces
         with contextlib.closing(archives.open_piece(piece)) as handle:
-            return sum(row_reader(piece.format).count_rows(handle)[piece.start : piece.stop])
+            n_rows = sum(row_reader(piece.format).count_rows(handle)[piece.start : piece.stop])
+        return piece.n_planned * n_records / max(1, n_rows)
 
 
 class TrialSplit(NamedTuple):
@@ -88,20 +91,8 @@ class TrialSplit(NamedTuple):
         return {i: excerpt.limit for i, excerpt in enumerate(owners) if excerpt.limit is not None}
 
 
-def everything(splits: Sequence[Split]) -> list[TrialSplit]:
-    """Returns all splits, as they are planned."""
-    return [TrialSplit(split, (Excerpt(split.pieces),)) for split in splits]
-
-
 def choose(splits: Splits, config: InputConfig, n_bytes: int, n_places: int = N_PLACES) -> list[Excerpt]:
-    """Returns about `n_bytes` of text from places all over the corpus, in its order.
-
-    Args:
-      splits: those of the plan; they must hold more text than `n_bytes`.
-      config: the section `input`.
-      n_bytes: text to read, decompressed.
-      n_places: from how many places.
-    """
+    """Returns about `n_bytes` of decompressed text from places all over the corpus, which must have more, in order."""
     ends, unit = np.cumsum(splits.sizes), max(1, n_bytes // n_places)
     chosen: dict[tuple[int, int], Excerpt] = {}
     current, finer, starts = -1, list[Excerpt](), np.zeros(0)
@@ -114,24 +105,22 @@ def choose(splits: Splits, config: InputConfig, n_bytes: int, n_places: int = N_
         before = chosen.get((index, number))
         chosen[index, number] = finer[number] if before is None else replace(before, n_places=before.n_places + 1)
     excerpts = [_limited(excerpt, config, unit) for excerpt in chosen.values()]
-    n_read = sum(_n_text(excerpt) for excerpt in excerpts if excerpt.limit is not None)
-    if n_read > max(2 * n_bytes, _FEW_BYTES):
+    if sum(excerpt.n_text for excerpt in excerpts if excerpt.limit is not None) > max(2 * n_bytes, _FEW_BYTES):
         return choose(splits, config, n_bytes, n_places // 2)
-    return excerpts
+    return _weighed(excerpts, splits.n_bytes)
 
 
-def stands_for(excerpts: Sequence[Excerpt], n_bytes: int) -> list[float]:
-    """Returns the planned bytes of the corpus, which has `n_bytes`, that each excerpt stands for.
+def _weighed(excerpts: Sequence[Excerpt], n_bytes: int) -> list[Excerpt]:
+    """Returns excerpts with what each stands for of the corpus, which has `n_bytes`.
 
     One that is larger than the distance of two places is always hit, and stands for itself; the others share the rest.
     """
     step = n_bytes / max(1, sum(excerpt.n_places for excerpt in excerpts))
-    is_sure = [excerpt.n_bytes >= step for excerpt in excerpts]
-    n_left = n_bytes - sum(each.n_bytes for each, sure in zip(excerpts, is_sure, strict=True) if sure)
-    n_places = sum(each.n_places for each, sure in zip(excerpts, is_sure, strict=True) if not sure)
+    others = [excerpt for excerpt in excerpts if excerpt.n_bytes < step]
+    n_left = n_bytes - sum(excerpt.n_bytes for excerpt in excerpts if excerpt.n_bytes >= step)
+    share = n_left / max(1, sum(excerpt.n_places for excerpt in others))
     return [
-        excerpt.n_bytes if sure else n_left * excerpt.n_places / n_places
-        for excerpt, sure in zip(excerpts, is_sure, strict=True)
+        replace(each, stands_for=each.n_bytes if each.n_bytes >= step else share * each.n_places) for each in excerpts
     ]
 
 
@@ -145,11 +134,11 @@ def _finer(split: Split, config: InputConfig, unit: int) -> Iterator[Excerpt]:
         for start in range(piece.start, piece.stop, unit) if is_cut else (piece.start,):
             part = replace(piece, start=start, stop=min(start + unit, piece.stop)) if is_cut else piece
             if group and (n_work + part.n_work > unit or is_cut != was_cut):
-                yield Excerpt(tuple(group), is_cut_by_bytes=was_cut)
+                yield Excerpt(tuple(group), was_cut)
                 group, n_work = [], 0
             group.append(part)
             n_work, was_cut = n_work + part.n_work, is_cut
-    yield Excerpt(tuple(group), is_cut_by_bytes=was_cut)
+    yield Excerpt(tuple(group), was_cut)
 
 
 def _limited(excerpt: Excerpt, config: InputConfig, unit: int) -> Excerpt:
@@ -173,39 +162,28 @@ def _limited(excerpt: Excerpt, config: InputConfig, unit: int) -> Excerpt:
     return excerpt if n_read <= limit else replace(excerpt, limit=limit, ratio=piece.n_bytes / n_read)
 
 
+def everything(splits: Sequence[Split]) -> list[TrialSplit]:
+    """Returns all splits, as they are planned."""
+    return [TrialSplit(split, (Excerpt(split.pieces),)) for split in splits]
+
+
 def together(excerpts: Sequence[Excerpt], n_bytes: int, fields: str) -> list[TrialSplit]:
-    """Returns splits with about `n_bytes` of text in each, as a shard of the job has.
+    """Returns splits of excerpts, with about `n_bytes` of text in each as a shard of the job has; 0: each alone.
 
     Args:
-      excerpts: in the order of the corpus.
-      n_bytes: text in each split; 0: each excerpt alone.
       fields: `Split.fields`.
     """
     groups: list[list[Excerpt]] = []
-    n_work = n_pieces = 0
+    n_text = n_pieces = 0
     for excerpt in excerpts:
-        n_work += _n_text(excerpt)
-        n_pieces += len(excerpt.pieces)
-        if (
-            not groups
-            or n_work > n_bytes
-            or n_pieces > MAX_PIECES
-            or groups[-1][0].pieces[0].source != excerpt.pieces[0].source
-        ):
+        n_text, n_pieces = n_text + excerpt.n_text, n_pieces + len(excerpt.pieces)
+        is_other = not groups or groups[-1][0].pieces[0].source != excerpt.pieces[0].source
+        if is_other or n_text > n_bytes or n_pieces > MAX_PIECES:
             groups.append([])
-            n_work, n_pieces = _n_text(excerpt), len(excerpt.pieces)
+            n_text, n_pieces = excerpt.n_text, len(excerpt.pieces)
         groups[-1].append(excerpt)
+    pieces = (tuple(piece for excerpt in group for piece in excerpt.pieces) for group in groups)
     return [
-        TrialSplit(
-            Split(index, f"{index:016x}", tuple(piece for excerpt in group for piece in excerpt.pieces), fields),
-            tuple(group),
-        )
-        for index, group in enumerate(groups)
+        TrialSplit(Split(index, f"{index:016x}", own, fields), tuple(group))
+        for index, (own, group) in enumerate(zip(pieces, groups, strict=True))
     ]
-
-
-def _n_text(excerpt: Excerpt) -> int:
-    """Returns about how many bytes of text are read of an excerpt."""
-    if excerpt.limit is None:
-        return sum(piece.n_work for piece in excerpt.pieces)
-    return excerpt.limit if excerpt.pieces[0].has_rows else max(excerpt.limit, _BLOCK_BYTES)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates: bounds hold as often as they say, and a sample of everything is exact."""
+"""Estimates: bounds hold as often as they say, a sample of everything is exact; time and memory by workers."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit, spread
+from tokenmill.pipeline.estimating import estimates
+from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit, Work, spread
 
 
 def sample(counts, sizes, step):
@@ -70,3 +71,31 @@ def test_spreading_keeps_the_sum(parts, total):
     assert sum(unit.counts["n"] for unit in units) == pytest.approx(total)
     if any(parts):
         assert all(unit.counts["n"] == 0 for unit, n in zip(units, parts, strict=True) if not n)
+
+
+def work(seconds, **values):
+    sizes = np.array([1000 * each for each in seconds], np.int64)
+    return Work(
+        sizes,
+        **{"pace": 0.001, "merge_seconds": 0, "train_seconds": 0, "worker_bytes": 10, "other_bytes": 100} | values,
+    )
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 9))
+def test_the_busiest_worker_has_what_it_is_dealt(seconds, workers):
+    busiest = work(seconds).busiest(workers)
+    assert max(1000 * sum(seconds) / workers, *(1000 * each for each in seconds)) <= busiest <= 1000 * sum(seconds)
+
+
+def test_one_large_split_keeps_all_workers_waiting(monkeypatch):
+    monkeypatch.setattr(estimates, "available_cores", lambda: 8)
+    monkeypatch.setattr(estimates, "CONTENTION", 0.1)
+    even, skewed = work([2.0] * 8), work([9.0] + [1.0] * 7)
+    assert even.seconds(1.0, 1) == skewed.seconds(1.0, 1) == 17.0
+    slower = 1 + 3 * 0.1
+    assert even.seconds(1.0, 4) == pytest.approx(1 + 4 * slower)
+    assert skewed.seconds(1.0, 4) == pytest.approx(1 + 10 * slower)
+
+
+def test_memory_grows_with_workers_that_have_something_to_do():
+    assert [work([1.0, 1.0]).memory(n) for n in (1, 2, 4)] == [110, 120, 120]

@@ -45,18 +45,9 @@ def records(n, seed=0, broken=0.1, longest=60):
             yield json.dumps({"text": text}).encode()
 
 
-def write(folder, kind, n=400, files=3, **options):
+def write(folder, n=400, files=3, **options):
     for number in range(files):
-        lines = list(records(n, number, **options))
-        path = folder / f"{number}.{kind}"
-        if kind.startswith("jsonl"):
-            data = b"\n".join(lines)
-            path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
-        elif kind == "txt":
-            path.write_text("\n".join(texts(n, number)) + "\n\n", encoding="utf-8")
-        else:
-            column = [text if i % 7 else None for i, text in enumerate(texts(n, number))]
-            pq.write_table(pa.table({"text": column}), path, row_group_size=64)
+        (folder / f"{number}.jsonl").write_bytes(b"\n".join(records(n, number, **options)))
 
 
 def plan(tmp_path, vocab, kind, **sections):
@@ -153,7 +144,7 @@ def test_files_that_are_known_when_they_were_opened_are_counted_not_estimated(
 
 
 def test_passes_of_a_shuffle_are_told_and_counted(tmp_path, tiny_vocab_file, monkeypatch):
-    write(tmp_path, "jsonl")
+    write(tmp_path)
     planned = plan(tmp_path, tiny_vocab_file, "jsonl", output={"shuffle": {"shards": 3}})
     (note,) = forecast.forecast(planned).notes
     assert re.fullmatch(r"the shuffle needs about [\d.]+ kB more in _runs/, until the job ends", note)
@@ -173,7 +164,7 @@ def test_passes_of_a_shuffle_are_told_and_counted(tmp_path, tiny_vocab_file, mon
 
 def test_a_busy_machine_makes_no_sample_smaller(tmp_path, tiny_vocab_file, small_sample, monkeypatch):
     monkeypatch.setattr(forecast, "SAMPLE_SECONDS", 10.0)
-    write(tmp_path, "jsonl", n=10_000)
+    write(tmp_path, n=10_000)
     planned = plan(tmp_path, tiny_vocab_file, "jsonl")
     alone = forecast.forecast(planned)
     clock = SimpleNamespace(perf_counter=lambda: 1000 * time.perf_counter(), thread_time=time.thread_time)
@@ -196,7 +187,7 @@ def test_compressed_files_that_expand_more_or_less_than_others_count_by_how_much
 
 
 def test_a_vocabulary_that_is_not_trained_yet_is_a_guess_unless_all_is_read(tmp_path, small_sample):
-    write(tmp_path, "jsonl", n=20_000, files=2)
+    write(tmp_path, n=20_000, files=2)
     values = {
         "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 1 << 18},
         "tokenizer": {"train": {"vocab_size": 60}},
@@ -213,7 +204,7 @@ def test_a_vocabulary_that_is_not_trained_yet_is_a_guess_unless_all_is_read(tmp_
 
 
 def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):
-    write(tmp_path, "jsonl", broken=0.2)
+    write(tmp_path, broken=0.2)
     padded = {"padding": {"length": 200}, "truncation": {"max_length": 10}}
     limited = {"max_rejected_fraction": 0.1}
     found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl", tokenizer=padded, input=limited))
@@ -222,17 +213,13 @@ def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):
     assert "cut off" in given["tokenizer.truncation"]
     assert "padding" in given["output.packing"]
     assert "'z'" in given["tokenizer"]
-
-
-def test_advice_says_that_damage_would_fail_the_job(tmp_path, tiny_vocab_file):
-    write(tmp_path, "jsonl", broken=0.2)
     found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl", input={"on_damage": "fail"}))
     given = {each.setting: each.reason for each in report.advise(found, 2)}
     assert "of some files more than the limit: the job would fail" in given["input.max_rejected_per_file"]
 
 
 def test_advice_of_a_good_config_is_empty(tmp_path, tiny_vocab):
-    write(tmp_path, "jsonl", broken=0)
+    write(tmp_path, broken=0)
     folder = tmp_path / "v"
     folder.mkdir()
     tokens = [*tiny_vocab, "z", "##z", "i", "##n", "##g", "n", "g"]
