@@ -3,11 +3,12 @@
 
 import argparse
 import re
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import file_path, natural, set_command
-from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json
+from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_result
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.counting.arithmetic import Term
@@ -83,14 +84,9 @@ def _show(options: argparse.Namespace) -> int:
 
     with mistakes():
         artifact = open_counts(options.counts)
-        if options.json:
-            top = [[word, count] for word, count in top_words(artifact, options.top)] if options.top else []
-            print_json({**artifact.report, "top_words": top})
-            return DONE
-        for line in _describe(artifact):
-            print(line)
-        for word, count in top_words(artifact, options.top) if options.top else ():
-            print(f"{count:>16,}  {word!r}")
+        top = [*top_words(artifact, options.top)] if options.top else []
+        lines = [*_describe(artifact), *(f"{count:>16,}  {word!r}" for word, count in top)]
+        print_result(options, {**artifact.report, "top_words": top}, lines)
     return DONE
 
 
@@ -128,43 +124,36 @@ def _type_of(component: Any) -> str:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.counting import arithmetic
-    from tokenmill.pipeline.output.ownership import own
+    from tokenmill.pipeline.counting.arithmetic import merge, weights_of
 
-    with mistakes():
-        terms = [_term(*each) for each in options.counts]
-        arithmetic.check_terms(terms)
-        weights = arithmetic.weights_of(terms, dict(options.weight), options.temperature)
-        with own(options.out, "counts merge"):
-            merged = arithmetic.merge(terms, options.out, weights)
-        _report(merged, options)
-    return DONE
+    def add(terms: "list[Term]") -> "CountsArtifact":
+        return merge(terms, options.out, weights_of(terms, dict(options.weight), options.temperature))
+
+    return _calculate("merge", options.counts, add, options)
 
 
 def _subtract(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.counting import arithmetic
+    from tokenmill.pipeline.counting.arithmetic import subtract
+
+    return _calculate(
+        "subtract", [options.counts, options.part], lambda terms: subtract(terms[0], terms[1], options.out), options
+    )
+
+
+def _calculate(
+    what: str,
+    given: Sequence[tuple[str | None, str]],
+    calculate: "Callable[[list[Term]], CountsArtifact]",
+    options: argparse.Namespace,
+) -> int:
+    from tokenmill.pipeline.counting.arithmetic import Term, check_terms
+    from tokenmill.pipeline.counting.counts import open_counts
     from tokenmill.pipeline.output.ownership import own
 
     with mistakes():
-        whole, part = _term(*options.counts), _term(*options.part)
-        arithmetic.check_terms([whole, part])
-        with own(options.out, "counts subtract"):
-            rest = arithmetic.subtract(whole, part, options.out)
-        _report(rest, options)
+        terms = [Term(open_counts(folder), name) for name, folder in given]
+        check_terms(terms)
+        with own(options.out, f"counts {what}"):
+            made = calculate(terms)
+        print_result(options, {"output": options.out, **made.report}, [*_describe(made), f"in {options.out}"])
     return DONE
-
-
-def _term(name: str | None, folder: str) -> "Term":
-    from tokenmill.pipeline.counting.arithmetic import Term
-    from tokenmill.pipeline.counting.counts import open_counts
-
-    return Term(open_counts(folder), name)
-
-
-def _report(artifact: "CountsArtifact", options: argparse.Namespace) -> None:
-    if options.json:
-        print_json({"output": options.out, **artifact.report})
-        return
-    for line in _describe(artifact):
-        print(line)
-    print(f"in {options.out}")

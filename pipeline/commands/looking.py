@@ -7,12 +7,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.commands.arguments import add_target, file_path, natural, positive, set_command, tokenizer_path
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, print_result, say
 from tokenmill.pipeline.commands.results import find_output, say_owner
 from tokenmill.pipeline.running.outlets import is_read
 
@@ -34,13 +34,9 @@ def add_parsers(commands: Any) -> None:
         "--grep", metavar="REGEX", help="only rows whose decoded text matches a regular expression of RE2"
     )
     order = inspect.add_mutually_exclusive_group()
-    for name, help_ in (
-        ("longest", "the rows with the most tokens"),
-        ("most_unknown", "the rows with the most unknown tokens"),
-        ("random", "rows drawn at random"),
-    ):
-        option = f"--{name.replace('_', '-')}"
-        order.add_argument(option, dest="order", action="store_const", const=name, help=help_)
+    rows = {"most_unknown": "the rows with the most unknown tokens", "random": "rows drawn at random"}
+    for name, help_ in {"longest": "the rows with the most tokens", **rows}.items():
+        order.add_argument(f"--{name.replace('_', '-')}", dest="order", action="store_const", const=name, help=help_)
     inspect.add_argument("--seed", type=natural, default=0, metavar="N", help="of --random: another draw (0)")
     inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
     inspect.add_argument("--ids", action="store_true", help="show the id behind each token")
@@ -160,13 +156,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     with mistakes():
         found = difference.difference(options.one, options.other)
-    if options.json:
-        print_json(found)
-    else:
-        for line in difference.lines(found):
-            print(line)
-        if found["is_equal"]:
-            print("the outputs are equal")
+    print_result(options, found, [*difference.lines(found), *(["the outputs are equal"] if found["is_equal"] else [])])
     return DONE if found["is_equal"] else FAILED
 
 
@@ -178,32 +168,21 @@ def _trace(options: argparse.Namespace) -> int:
         output, shard, row, token = _place(options.place)
         if shard is None and explaining.is_index(output):
             parts = explaining.explain_row(output, row, token)
-            return _show_parts({"folder": output, "row": row, "token": token, "parts": parts}, options.json)
+            record = {"folder": output, "row": row, "token": token, "parts": parts}
+            lines = [*_lines_of_parts(parts)] or ["separator or padding: belongs to no document"]
+            print_result(options, record, lines, to_plain)
+            return DONE
         if shard is None:
             output, shard, row = trace.find_row(output, row)
         traced = trace.trace(output, shard, row, token)
-    if options.json:
-        print_json({"folder": output, **traced}, to_plain)
-    else:
-        for line in _lines(output, traced):
-            print(line)
+    print_result(options, {"folder": output, **traced}, _lines(output, traced), to_plain)
     return DONE
 
 
-def _show_parts(explained: Mapping[str, Any], as_json: bool) -> int:
-    from tokenmill.pipeline.output.writers.json_texts import to_plain
-
-    if as_json:
-        print_json(explained, to_plain)
-        return DONE
-    for part in explained["parts"]:
-        for step in part["through"]:
-            print(f"{step['index']}: {step['source']}, row {step['row']}")
-        for line in _lines(part["output"], part):
-            print(line)
-    if not explained["parts"]:
-        print("separator or padding: belongs to no document")
-    return DONE
+def _lines_of_parts(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        yield from (f"{step['index']}: {step['source']}, row {step['row']}" for step in part["through"])
+        yield from _lines(part["output"], part)
 
 
 def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import add_config, add_target, set_command, share
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, print_result, say
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.file import ConfigSource
@@ -163,17 +163,13 @@ def _replay(options: argparse.Namespace) -> int:
         except BooksError as error:
             say(f"failed: {error}")
             return FAILED
-    if options.json:
-        print_json({"output": config.output.path, "totals": totals})
-        return DONE
     rejected = sum(totals["rejected"].values())
     filtered = {rule: n for rule, n in totals["filtered"].items() if rule != COMMITTED}
     n_records = totals["n_documents"] + rejected + sum(filtered.values())
     left_out = "".join(f", {n:,} left out by {rule}" for rule, n in filtered.items())
-    print(
-        f"{config.output.path}: {n_records:,} rejected records read again: "
-        f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again{left_out}"
-    )
+    line = f"{config.output.path}: {n_records:,} rejected records read again: {totals['n_documents']:,} documents in "
+    line += f"replay/, {rejected:,} rejected again{left_out}"
+    print_result(options, {"output": config.output.path, "totals": totals}, [line])
     return DONE
 
 

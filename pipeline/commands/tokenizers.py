@@ -19,8 +19,8 @@ from tokenmill.pipeline.commands.arguments import (
     positive,
     set_command,
     tokenizer_path,
-)  # fmt: skip
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+)
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, print_result, say
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.job import Config
@@ -123,6 +123,7 @@ def _compare(options: argparse.Namespace) -> int:
     from tokenmill.pipeline import storage
     from tokenmill.pipeline.comparing import page
     from tokenmill.pipeline.comparing.comparison import compare
+    from tokenmill.pipeline.running.terminal import Terminal
 
     if options.on is None:
         return _compare_code_points(options)
@@ -135,8 +136,10 @@ def _compare(options: argparse.Namespace) -> int:
             storage.write_atomic(options.html, page.page(report).encode("utf-8"))
     if options.json:
         print_json(report)
-    else:
-        _print(report)
+        return DONE
+    console = Terminal(sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
+    for part in page.tables(report):
+        console.print(part, soft_wrap=isinstance(part, str))
     return DONE
 
 
@@ -144,16 +147,11 @@ def _compare_code_points(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.comparing.comparison import code_point_lines, compare_code_points, load
 
     with mistakes():
-        needing = ("text_field", "lang_field", "parallel", "sizes", "speed", "html")
-        for name in needing:
+        for name in ("text_field", "lang_field", "parallel", "sizes", "speed", "html"):
             if getattr(options, name) not in (None, [], False, "text"):
                 raise ValueError(f"--{name.replace('_', '-')}: needs --on, a corpus or word counts")
         report = compare_code_points(load(options.tokenizers))
-    if options.json:
-        print_json(report)
-    else:
-        for line in code_point_lines(report):
-            print(line)
+    print_result(options, report, code_point_lines(report))
     return DONE
 
 
@@ -161,15 +159,6 @@ def _sizes(text: str) -> list[int]:
     if not re.fullmatch(r"\d+k?(,\d+k?)*", text):
         raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as in 8k,16k, got {text!r}")
     return [integer(1, 10_000_000)(each.replace("k", "000")) for each in text.split(",")]
-
-
-def _print(report: Any) -> None:
-    from tokenmill.pipeline.comparing import page
-    from tokenmill.pipeline.running.terminal import Terminal
-
-    console = Terminal(sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
-    for part in page.tables(report):
-        console.print(part, soft_wrap=isinstance(part, str))
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -181,9 +170,8 @@ def _convert(options: argparse.Namespace) -> int:
         for what in left_out:
             say(f"{options.target} does not hold {what}")
         tokenizer.save(options.target, format=options.to)
-    if options.json:
-        said = {"source": options.source, "target": options.target, "left_out": left_out}
-        print_json(said | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids})
+    record = {"source": options.source, "target": options.target, "left_out": left_out}
+    print_result(options, record | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids}, ())
     return DONE
 
 
@@ -292,9 +280,10 @@ def _show(said: Mapping[str, Any]) -> None:
         for trained, group in itertools.groupby(example["tokens"], key=lambda token: token[1]):
             text = "".join(piece for piece, _ in group)
             # Without colour, brackets show what is trained.
-            has_colour = terminal.color_system is not None
-            style = "black on green" if trained else "dim"
-            shown.append(f"«{text}»" if trained and not has_colour else text, style=style)
+            shown.append(
+                f"«{text}»" if trained and terminal.color_system is None else text,
+                style="black on green" if trained else "dim",
+            )
         terminal.print(shown, soft_wrap=True)
     if said["records"]:
         n = sum(said["rejected"].values())

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import file_path, positive, set_command, share, tokenizer_path
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, print_result, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,16 +113,15 @@ def _extend(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import vocabulary
 
     with mistakes():
-        tokenizer = _load(options)
+        tokenizer, words, keep = _load(options)
         into = None
         if options.into_reserved:
             into = vocabulary.reserved_ids(tokenizer)
             if len(into) < options.add:
                 raise ValueError(f"--add {options.add}: there are {len(into)} reserved ids; add fewer, or append them")
         change = vocabulary.extend(
-            tokenizer, _words(options.counts, tokenizer), options.add, into=into, min_count=options.min_count,
-            coverage=options.coverage, keep=None if options.keep is None else _words(options.keep, tokenizer),
-        )  # fmt: skip
+            tokenizer, words, options.add, into=into, min_count=options.min_count, coverage=options.coverage, keep=keep
+        )
     return _finish(change, options)
 
 
@@ -130,8 +129,7 @@ def _prune(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import vocabulary
 
     with mistakes():
-        tokenizer = _load(options)
-        words = _words(options.counts, tokenizer)
+        tokenizer, words, _ = _load(options)
         change = vocabulary.prune(tokenizer, words, size=options.to, min_count=options.min_count)
     return _finish(change, options)
 
@@ -140,10 +138,7 @@ def _replace(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import vocabulary
 
     with mistakes():
-        tokenizer = _load(options)
-        words, keep = _words(options.counts, tokenizer), None
-        if options.keep is not None:
-            keep = _words(options.keep, tokenizer)
+        tokenizer, words, keep = _load(options)
         change = vocabulary.replace(tokenizer, words, options.add, keep=keep, min_count=options.min_count)
     return _finish(change, options)
 
@@ -153,10 +148,7 @@ def _check(options: argparse.Namespace) -> int:
 
     with mistakes():
         problems = vocabulary.check(Tokenizer.from_file(options.tokenizer))
-    if options.json:
-        print_json([each._asdict() for each in problems])
-    else:
-        print(problems)
+    print_result(options, [each._asdict() for each in problems], [problems])
     return FAILED if problems else DONE
 
 
@@ -175,20 +167,20 @@ def _transfer(options: argparse.Namespace) -> int:
         storage.write_atomic(options.out, buffer.getvalue())
     sizes = [len(ids) for ids in table["old_ids"].to_pylist()]
     said = {"ids": len(sizes), "of_one": sizes.count(1), "of_none": sizes.count(0), "output": options.out}
-    if options.json:
-        print_json(said)
-    else:
-        print("{ids:,} ids, {of_one:,} of one old id, {of_none:,} of none; in {output}".format(**said))
+    line = "{ids:,} ids, {of_one:,} of one old id, {of_none:,} of none; in {output}"
+    print_result(options, said, [line.format(**said)])
     return DONE
 
 
-def _load(options: argparse.Namespace) -> "Tokenizer":
+def _load(options: argparse.Namespace) -> "tuple[Tokenizer, pa.Table, pa.Table | None]":
+    """Returns the tokenizer, the words of `--counts`, and those of `--keep-segmentation-of`."""
     from tokenmill.tokenizer import Tokenizer
 
     for path in options.maps:
         if not path.endswith((".parquet", ".npy")):
             raise ValueError(f"--map: must end in .parquet or .npy, got {path!r}")
-    return Tokenizer.from_file(options.tokenizer)
+    tokenizer, keep = Tokenizer.from_file(options.tokenizer), getattr(options, "keep", None)
+    return tokenizer, _words(options.counts, tokenizer), keep and _words(keep, tokenizer)
 
 
 def _words(path: str, tokenizer: "Tokenizer") -> "pa.Table":

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tokenmill.pipeline.config.chat import ChatConfig, with_template
-from tokenmill.pipeline.config.job import Config, JobName, problems_given
+from tokenmill.pipeline.config.job import Config, JobName, lacking
 from tokenmill.pipeline.config.sections import EXPAND, ONE, SEVERAL, ConfigError, Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -53,9 +53,9 @@ def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobNam
     problems: list[str] = []
     for override in overrides:
         problems += _apply_override(tree, override)
-    problems += problems_given(tree, job)
     try:
         config = Config.model_validate(tree, context=EXPAND)
+        problems += lacking(config, job)
     except ValidationError as error:
         problems += itertools.chain.from_iterable(map(_describe, error.errors()))
     if problems:

@@ -5,16 +5,15 @@ A config says *what* to compute; the command line says where and how to run it. 
 (`input.paths`, `tokenizer.file`, `output.path`) are relative to the working directory, exactly like a path typed into a
 shell or given with `--set`, so a value means the same wherever it is written down.
 
-`problems_given` looks at a config as it is written, whose sections may have mistakes of their own; `Config` checks
-sections that are valid against each other. `file.load_config` does both. Nothing here touches the input, imports Beam
-or compiles anything.
+`Config` checks valid sections against each other, `lacking` a valid config against its job; `file.load_config` does
+both. Nothing here touches the input, imports Beam or compiles anything.
 """
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from tokenmill.pipeline.config import sections
 from tokenmill.pipeline.config.chat import ChatConfig
@@ -27,6 +26,7 @@ from tokenmill.pipeline.config.output import (
     MAX_PARTS,
     OWN_COLUMNS,
     OutputConfig,
+    PartsConfig,
 )
 from tokenmill.pipeline.config.sections import ConfigError, Section, mistake, mistakes
 from tokenmill.pipeline.config.text import (
@@ -118,7 +118,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_sections(self)
+        broken = [mistake(*each) for rule in _RULES for each in itertools.islice(rule(self), 1)]
+        if broken:
+            raise mistakes(broken)
         return self
 
     def packing_whole_conversations(self) -> Self:
@@ -172,260 +174,198 @@ def json_schema() -> dict[str, Any]:
     return {**sections.json_schema(Config), "title": "TokenMill config"}
 
 
-def problems_given(tree: dict[str, Any], job: JobName | None) -> list[str]:
-    """Returns what a config lacks, and what it has that its job cannot use.
-
-    Args:
-      tree: the config as it is written.
-      job: what it is for; None: any job.
-    """
-    problems = _missing_input(tree, job)
-    if job is not None:
-        problems += _missing_for_job(tree, job)
-    if job in ("count", "train") and any(each.get("messages_field") for each in _input_sections(tree)):
-        allowed = "is for the job tokenize; count and train read texts, from input.text_field"
-        problems.append(f"input.messages_field: {allowed}")
-    return problems
-
-
-def _check_sections(config: "Config") -> None:
-    """Raises one error for all rules that sections break together."""
-    errors = []
-    for check in _CHECKS:
-        try:
-            check(config)
-        except PydanticCustomError as error:
-            errors.append(error)
-    if errors:
-        raise mistakes(errors)
-
-
-def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
-    """Returns what is missing in `input`; only training on existing counts needs no input."""
-    section: Any = tree.get("tokenizer")
-    train = section.get("train") if isinstance(section, dict) else None
-    if isinstance(train, dict) and train.get("counts") is not None and job in (None, "train"):
-        return []
-    if "input" not in tree:
-        return ["input: required but missing"]
-    found = tree["input"]
-    is_empty = isinstance(found, dict) and "paths" not in found and not found.get("sources")
-    return ["input.paths: required but missing"] if is_empty else []
+def lacking(config: Config, job: JobName | None) -> Iterator[str]:
+    """Yields what a config lacks for a job, or for any if that is None; and what it has that the job cannot use."""
+    tokenizer, parts = config.tokenizer, config.output.parts
+    train, has_file = tokenizer.train, tokenizer.file is not None or bool(parts is not None and parts.tokenizers)
+    has_counts = train is not None and train.counts is not None and job in (None, "train")
+    if not has_counts and not config.input.all_paths:  # only training on existing counts needs no input
+        yield "input.paths: required but missing"
+    if job is None:
+        return
+    if job in ("count", "train") and config.input.is_chat:
+        yield "input.messages_field: is for the job tokenize; count and train read texts, from input.text_field"
+    if has_file and train is not None:
+        yield "tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"
+    elif job == "run" and not has_file and train is None:
+        yield "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"
+    elif job == "train" and train is None:
+        yield "tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"
+    elif job == "tokenize" and not has_file:
+        instead = "; to train and tokenize in one go use the job run" if train is not None else ""
+        yield f"tokenizer.file: required by the job tokenize{instead}"
+    elif job == "run" and train is not None and isinstance(train.vocab_size, list):
+        yield "tokenizer.train.vocab_size: the job run tokenizes with one size; for several use the job train"
+    elif job == "run" and parts is not None and parts.train and not (parts.by == "lang" and config.counts.languages):
+        instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
+        yield f"output.parts.train: with `by: lang`, run trains one for each of counts.languages; {instead}"
 
 
-def _input_sections(tree: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the section `input` and those of its sources, as far as they are sections."""
-    found: Any = tree.get("input")
-    sources = found.get("sources") if isinstance(found, dict) else None
-    return [
-        each for each in (found, *(sources.values() if isinstance(sources, dict) else ())) if isinstance(each, dict)
-    ]
+Broken = Iterator[tuple[str, Any, str]]
+"""Rules that a config breaks: the path, the value, `...` for a whole section, and what is allowed."""
 
 
-def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
-    """Returns what is wrong with `tokenizer.file` and `tokenizer.train` for `job`; `tree` is not checked otherwise."""
-    section = tree.get("tokenizer")
-    keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
-    output, counts = tree.get("output"), tree.get("counts")
-    parts = output.get("parts") if isinstance(output, dict) else None
-    parts = parts if isinstance(parts, dict) else {}
-    if parts.get("tokenizers"):
-        keys.add("file")
-    if keys >= {"file", "train"}:
-        return ["tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"]
-    if job == "run" and not keys & {"file", "train"}:
-        return ["tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"]
-    if job == "train" and "train" not in keys:
-        return ["tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"]
-    train = section.get("train") if isinstance(section, dict) else None
-    if job == "run" and isinstance(train, dict):
-        if isinstance(train.get("vocab_size"), list):
-            return ["tokenizer.train.vocab_size: the job run tokenizes with one size; for several use the job train"]
-        languages = counts.get("languages") if isinstance(counts, dict) else None
-        if parts.get("train") and not (parts.get("by") == "lang" and languages):
-            instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
-            return [f"output.parts.train: with `by: lang`, run trains one for each of counts.languages; {instead}"]
-    if job == "tokenize" and "file" not in keys:
-        instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""
-        return [f"tokenizer.file: required by the job tokenize{instead}"]
-    return []
-
-
-def _check_labels(config: "Config") -> None:
+def _labels(config: Config) -> Broken:
     """Counts by language need languages."""
     if "lang" in config.counts.by and config.languages is None:
-        raise mistake("counts.by", config.counts.by, "lang needs the section `languages`; `languages: {}` is enough")
+        yield "counts.by", config.counts.by, "lang needs the section `languages`; `languages: {}` is enough"
 
 
-def _check_parts(config: "Config") -> None:
+def _parts(config: Config) -> Broken:
     """Each part has a tokenizer, and what decides about parts is known."""
-    parts, fields = config.output.parts, config.input.keep_fields
+    parts, fields, tokenizer = config.output.parts, config.input.keep_fields, config.tokenizer
     for key in ("pattern", "as_class", "unicode"):
-        if (value := getattr(config.tokenizer, key)) and not (config.tokenizer.file or (parts and parts.tokenizers)):
-            raise mistake(f"tokenizer.{key}", value, "says how to read `file`, but no file is given")
+        if (value := getattr(tokenizer, key)) and not (tokenizer.file or (parts and parts.tokenizers)):
+            yield f"tokenizer.{key}", value, "says how to read `file`, but no file is given"
     if parts is None:
         return
     for key in ("file", "train"):
-        if parts.tokenizers and getattr(config.tokenizer, key) is not None:
-            raise mistake(f"tokenizer.{key}", ..., "output.parts.tokenizers names the tokenizers; remove one")
-    if parts.train and config.tokenizer.train is None:
-        raise mistake("output.parts.train", True, "needs tokenizer.train, which says how")
+        if parts.tokenizers and getattr(tokenizer, key) is not None:
+            yield f"tokenizer.{key}", ..., "output.parts.tokenizers names the tokenizers; remove one"
+    if parts.train and tokenizer.train is None:
+        yield "output.parts.train", True, "needs tokenizer.train, which says how"
     if not parts.shares:
-        _check_languages_of_parts(config)
+        yield from _languages_of_parts(config, parts)
     elif parts.by == "source" and config.input.sources:
-        raise mistake("output.parts.by", parts.by, "would put a whole source into one part; remove it")
+        yield "output.parts.by", parts.by, "would put a whole source into one part; remove it"
     elif parts.by is not None and parts.by not in fields:
         allowed = f"must be one of input.keep_fields, which are {', '.join(map(repr, fields))}" if fields else ""
-        raise mistake("output.parts.by", parts.by, f"{allowed or 'input.keep_fields has no fields'}; add it there")
+        yield "output.parts.by", parts.by, f"{allowed or 'input.keep_fields has no fields'}; add it there"
     if parts.only is not None and parts.only not in config.part_names:
-        raise mistake("output.parts.only", parts.only, f"must be one of {', '.join(map(repr, config.part_names))}")
+        yield "output.parts.only", parts.only, f"must be one of {', '.join(map(repr, config.part_names))}"
 
 
-def _check_languages_of_parts(config: "Config") -> None:
-    parts, languages, names = config.output.parts, config.languages, config.part_names[1:]
-    assert parts is not None
+def _languages_of_parts(config: Config, parts: PartsConfig) -> Broken:
+    languages, names = config.languages, config.part_names[1:]
     key = "output.parts.tokenizers" if parts.tokenizers else "counts.languages" if parts.train else "languages.keep"
     if languages is None and not parts.train:
-        raise mistake("output.parts.by", parts.by, "needs the section `languages`; with tokenizers, `{}` is enough")
+        yield "output.parts.by", parts.by, "needs the section `languages`; with tokenizers, `{}` is enough"
     if key == "languages.keep" and not (languages and languages.keep):
         needed = "needs languages.keep, the languages that have a folder, `und` among them if wanted"
-        raise mistake("output.parts.by", parts.by, f"{needed}; documents in others are left out")
+        yield "output.parts.by", parts.by, f"{needed}; documents in others are left out"
     for code in names:
         if languages and (code in languages.drop or (languages.keep and code not in languages.keep)):
-            raise mistake(key, code, "languages.keep and drop leave out all documents in this language")
+            yield key, code, "languages.keep and drop leave out all documents in this language"
     if len(names) > MAX_PARTS:
         allowed = f"at most {MAX_PARTS} languages have a folder of their own, as a worker has the files of all open"
-        raise mistake(key, len(names), f"{allowed}; name fewer, or make several jobs of it")
+        yield key, len(names), f"{allowed}; name fewer, or make several jobs of it"
     if config.output.shuffle is not None:
-        raise mistake("output.shuffle", ..., "is for one folder, or for parts with shares; remove one")
+        yield "output.shuffle", ..., "is for one folder, or for parts with shares; remove one"
 
 
-def _check_kept_fields(config: "Config") -> None:
+def _kept_fields(config: Config) -> Broken:
     """Kept fields have names of their own."""
     for name in config.input.keep_fields:
         if name in (*OWN_COLUMNS, *config.text.columns):
             by = ", which the section `languages` writes; leave out one of them" if name in LANGUAGE_COLUMNS else ""
-            raise mistake("input.keep_fields", name, f"is a column of the output already{by}")
+            yield "input.keep_fields", name, f"is a column of the output already{by}"
 
 
-def _check_kept_spans(config: "Config") -> None:
+def _kept_spans(config: Config) -> Broken:
     """Spans that keep their text need a place for it."""
-    if config.text.keeps_sources:
-        if other := [name for name in config.output.formats if name not in KEEPS_COLUMNS]:
-            raise mistake("output.format", other[0], f"spans with keep_source need {' or '.join(KEEPS_COLUMNS)}")
-        if config.output.packing is not None:
-            raise mistake("output.packing", ..., "spans with keep_source need rows that are documents")
-        truncation = config.tokenizer.truncation
-        if truncation is not None and truncation.side == "left":
-            raise mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
-
-
-def _check_chat(config: "Config") -> None:
-    """What conversations allow, and what they need."""
-    if not config.input.is_chat:
-        for key, value in (("labels", config.output.labels), ("for", config.output.for_)):
-            if value:
-                raise mistake(f"output.{key}", value, "is for conversations: set input.messages_field")
-        if config.tokenizer.truncation is not None and config.tokenizer.truncation.overflow == "leave_out":
-            raise mistake("tokenizer.truncation.overflow", "leave_out", "is for conversations; take cut or rows")
-        if config.chat is not None:
-            raise mistake("chat", ..., "is for conversations: set input.messages_field, for example to messages")
+    if not config.text.keeps_sources:
         return
-    if config.tokenizer.train is not None:
-        raise mistake("input.messages_field", ..., "tokenizes conversations, with an existing tokenizer.file")
-    for name, is_there in (
-        ("normalize", config.normalize), ("spans", config.spans), ("languages", config.languages is not None),
-        ("tokenizer.add_special_tokens", config.tokenizer.add_special_tokens),
-        ("output.prepend", config.output.prepend), ("output.append", config.output.append),
-    ):  # fmt: skip
-        if is_there:
-            raise mistake(name, ..., "the chat template makes the text of a conversation, whole; remove it")
-    for key in ("pairs", "weights"):
-        if config.chat is not None and getattr(config.chat, key):
-            _check_made(config, f"chat.{key}")
-    if config.tokenizer.has_windows:
-        raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
-    if config.output.for_ in ("trl", "megatron") and config.tokenizer.padding is not None:
-        raise mistake("tokenizer.padding", ..., f"`for: {config.output.for_}`: it pads batches itself; remove it")
-    what, keeps = ("labels", KEEPS_LABELS) if config.output.labels else ("conversations", KEEPS_MASK)
-    if other := [name for name in config.output.formats if name not in keeps]:
-        problem = f"has no place for which tokens are trained; {what} need {', '.join(keeps)}"
-        raise mistake("output.format", other[0], problem)
-
-
-def _check_made(config: "Config", key: str) -> None:
-    """Raises unless rows have a place for the lists that a key of `chat` adds to them."""
+    if other := [name for name in config.output.formats if name not in KEEPS_COLUMNS]:
+        yield "output.format", other[0], f"spans with keep_source need {' or '.join(KEEPS_COLUMNS)}"
     if config.output.packing is not None:
-        raise mistake(key, True, "adds to rows that are documents; remove output.packing")
-    if other := [name for name in config.output.formats if name not in KEEPS_FIELDS]:
-        raise mistake("output.format", other[0], f"has no place for {key}, which needs {', '.join(KEEPS_FIELDS)}")
-    sections = config.input.by_source.values()
-    if key == "chat.pairs" and (wrong := next((s for s in sections if s.messages_field != "chosen"), None)):
-        raise mistake(f"{wrong.where}.messages_field", wrong.messages_field, "must be chosen with chat.pairs")
+        yield "output.packing", ..., "spans with keep_source need rows that are documents"
+    if config.tokenizer.truncation is not None and config.tokenizer.truncation.side == "left":
+        yield "tokenizer.truncation.side", "left", "spans with keep_source need right"
 
 
-def _check_fim(config: "Config") -> None:
-    """Fill in the middle takes texts as they are read."""
-    if config.output.fim is None:
+def _texts(config: Config) -> Broken:
+    """What only conversations have."""
+    if config.input.is_chat:
         return
-    for name, is_there in (
-        ("normalize", config.normalize),
-        ("spans", config.spans),
-        ("languages", config.languages is not None),
-        ("input.messages_field", config.input.is_chat),
-    ):
-        if is_there:
-            raise mistake("output.fim", ..., f"cuts texts as they are read; with {name} there are others")
+    for key, value in (("labels", config.output.labels), ("for", config.output.for_)):
+        if value:
+            yield f"output.{key}", value, "is for conversations: set input.messages_field"
+    if config.tokenizer.truncation is not None and config.tokenizer.truncation.overflow == "leave_out":
+        yield "tokenizer.truncation.overflow", "leave_out", "is for conversations; take cut or rows"
+    if config.chat is not None:
+        yield "chat", ..., "is for conversations: set input.messages_field, for example to messages"
 
 
-def _check_packing(config: "Config") -> None:
+def _conversations(config: Config) -> Broken:
+    """What conversations allow, and what they need."""
+    chat, output, tokenizer = config.chat, config.output, config.tokenizer
+    if not config.input.is_chat:
+        return
+    if tokenizer.train is not None:
+        yield "input.messages_field", ..., "tokenizes conversations, with an existing tokenizer.file"
+    made = {"tokenizer.add_special_tokens": tokenizer.add_special_tokens}
+    for name in _changes_of_text(config, **made, **{"output.prepend": output.prepend, "output.append": output.append}):
+        yield name, ..., "the chat template makes the text of a conversation, whole; remove it"
+    for key in ("chat.pairs", "chat.weights"):
+        if chat is None or not getattr(chat, key.partition(".")[2]):
+            continue
+        if output.packing is not None:
+            yield key, True, "adds to rows that are documents; remove output.packing"
+        if other := [name for name in output.formats if name not in KEEPS_FIELDS]:
+            yield "output.format", other[0], f"has no place for {key}, which needs {', '.join(KEEPS_FIELDS)}"
+        for section in config.input.by_source.values() if key == "chat.pairs" else ():
+            if section.messages_field != "chosen":
+                yield f"{section.where}.messages_field", section.messages_field, "must be chosen with chat.pairs"
+    if tokenizer.has_windows:
+        yield "tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning"
+    if output.for_ in ("trl", "megatron") and tokenizer.padding is not None:
+        yield "tokenizer.padding", ..., f"`for: {output.for_}`: it pads batches itself; remove it"
+    what, keeps = ("labels", KEEPS_LABELS) if output.labels else ("conversations", KEEPS_MASK)
+    if other := [name for name in output.formats if name not in keeps]:
+        problem = f"has no place for which tokens are trained; {what} need {', '.join(keeps)}"
+        yield "output.format", other[0], problem
+
+
+def _changes_of_text(config: Config, **more: object) -> list[str]:
+    """Returns the keys of a config that change texts, and those of `more` that are set."""
+    own = {"normalize": config.normalize, "spans": config.spans, "languages": config.languages is not None}
+    return [name for name, value in {**own, **more}.items() if value]
+
+
+def _fim(config: Config) -> Broken:
+    """Fill in the middle takes texts as they are read."""
+    for name in _changes_of_text(config, **{"input.messages_field": config.input.is_chat}):
+        if config.output.fim is not None:
+            yield "output.fim", ..., f"cuts texts as they are read; with {name} there are others"
+
+
+def _packing(config: Config) -> Broken:
     """Packing decides itself about the ends of rows."""
     if config.output.packing is not None and config.tokenizer.padding is not None:
-        raise mistake("tokenizer.padding", ..., "packing fills sequences up by itself; remove it")
+        yield "tokenizer.padding", ..., "packing fills sequences up by itself; remove it"
     if config.output.packing is not None and config.tokenizer.has_windows:
-        raise mistake(
-            "tokenizer.truncation.overflow", "rows", "packing puts all of a document into sequences by itself"
-        )
+        yield "tokenizer.truncation.overflow", "rows", "packing puts all of a document into sequences by itself"
 
 
-def _check_trained(config: "Config") -> None:
+def _trained(config: Config) -> Broken:
     """A tokenizer that will be trained has what rows need; an existing one is checked when it is read."""
-    truncation, template = config.tokenizer.truncation, config.tokenizer.train and config.tokenizer.add_special_tokens
-    for name, token, place in (("prepend", config.output.prepend, "[CLS]"), ("append", config.output.append, "[SEP]")):
+    tokenizer, output = config.tokenizer, config.output
+    truncation, template = tokenizer.truncation, tokenizer.train and tokenizer.add_special_tokens
+    for name, token, place in (("prepend", output.prepend, "[CLS]"), ("append", output.append, "[SEP]")):
         if template and token == place:
-            raise mistake(f"output.{name}", token, "tokenizer.add_special_tokens puts it there already")
-    if config.tokenizer.train is not None and truncation is not None:
-        ends = 0 if config.tokenizer.has_windows else sum(map(bool, (config.output.prepend, config.output.append)))
-        least = 2 * bool(template) + ends + (truncation.stride + 1 if config.tokenizer.has_windows else 0)
-        if truncation.max_length < least:
+            yield f"output.{name}", token, "tokenizer.add_special_tokens puts it there already"
+    if tokenizer.train is not None and truncation is not None:
+        ends = truncation.stride + 1 if tokenizer.has_windows else sum(map(bool, (output.prepend, output.append)))
+        if truncation.max_length < (least := 2 * bool(template) + ends):
             allowed = f"must be at least {least}, for the tokens around a document and tokenizer.truncation.stride"
-            raise mistake("tokenizer.truncation.max_length", truncation.max_length, allowed)
+            yield "tokenizer.truncation.max_length", truncation.max_length, allowed
 
 
-def _check_tokens(config: "Config") -> None:
+def _tokens(config: Config) -> Broken:
     """Tokens that are put around documents are in the vocabulary, and no spans."""
     packing, train = config.output.packing, config.tokenizer.train
     tokens = {"output.prepend": config.output.prepend, "output.append": config.output.append}
     for name, token in tokens.items():
         if token in config.text.tokens:
-            raise mistake(name, token, "is the token of a span; name another one")
+            yield name, token, "is the token of a span; name another one"
     if packing is not None:
         tokens |= {f"output.packing.{name}": getattr(packing, name) for name in ("separator", "pad_token")}
     for name, token in tokens.items():
         if train is not None and token is not None and token not in (*train.tokens, *config.text.tokens):
             listed = ", ".join(map(repr, train.tokens))
             allowed = f"must be one of tokenizer.train.special_tokens, which are {listed}; add it there, or take one"
-            raise mistake(name, token, allowed)
+            yield name, token, allowed
 
 
-_CHECKS: tuple[Callable[["Config"], None], ...] = (
-    _check_labels,
-    _check_parts,
-    _check_kept_fields,
-    _check_kept_spans,
-    _check_chat,
-    _check_fim,
-    _check_packing,
-    _check_trained,
-    _check_tokens,
-)
+_RULES = (_labels, _parts, _kept_fields, _kept_spans, _texts, _conversations, _fim, _packing, _trained, _tokens)
+"""Rules between sections; the first broken one of each is told."""

@@ -159,7 +159,7 @@ def test_every_mistake_is_reported_at_once(write):
         """
         input: {paths: "a.jsonl", formt: auto, split_bytes: "3", id_field: ""}
         tokenizer: {oov: contian, vocab_size: 3, lowercase: 1, padding: 3,
-                    train: {limit_alphabet: 0, rule: x, special_tokens: [1], vocab_size: 10000001}, file: v}
+                    train: {limit_alphabet: 0, rule: x, special_tokens: [1], vocab_size: 10000001}}
         output: {format: tfrecord, compression: zstd, path: out}
         extra: 1
         """
@@ -177,7 +177,6 @@ def test_every_mistake_is_reported_at_once(write):
             "--set a..b=1: must look like key.path=value, for example tokenizer.oov=contain",
             "--set input.text_field=[: line 1, column 2: not YAML: expected the node content, but found "
             "'<stream end>'; quote the value if it is plain text",
-            "tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary",
             "input.paths: 'a.jsonl': must be a list; write ['a.jsonl']",
             "input.id_field: '': must not be empty",
             "input.split_bytes: '3': must be an integer",

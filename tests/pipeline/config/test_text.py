@@ -10,16 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.books import manifest
-from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.job import Config, json_schema
-from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
-from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.transforms import jobs
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
+from tokenmill.tokenizer.text import PRESETS, STEPS, SpanRule, TextTokenizer
 
 TEXTS = [
     "The  mill grinds 12 texts &amp; tokens.",
@@ -143,69 +140,11 @@ def test_a_document_on_which_an_expression_takes_too_long_is_in_the_rejects(make
     assert (totals["n_documents"], totals["rejected"]) == (6, {"text_timeout": 1})
 
 
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({"output": {"path": "x", "format": "tfrecord"}}, "spans with keep_source need parquet or arrow"),
-        (
-            {"output": {"path": "x", "format": ["arrow", "mds"]}},
-            "spans with keep_source need parquet or arrow",
-        ),
-        ({"output": {"path": "x", "packing": {"length": 8}}}, "spans with keep_source need rows that are documents"),
-        (
-            {"tokenizer": {"file": "x", "truncation": {"max_length": 3, "side": "left"}}},
-            "spans with keep_source need right",
-        ),
-    ],
-)
-def test_sources_need_a_shard_that_holds_them_in_order(sections: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Config.model_validate(
-            {
-                "input": {"paths": ["a"]},
-                "output": {"path": "b"},
-                "spans": [{"token": "[URL]", "find": "url", "keep_source": True}],
-                **sections,
-            }
-        )
-
-
 def test_a_span_token_that_the_tokenizer_uses_is_refused_before_work_begins(make, tmp_path: Path) -> None:
     tokenizer = Tokenizer.for_bert(["[UNK]", "!", "mill"])
     tokenizer.enable_padding(pad_token="!")
     with pytest.raises(ValueError, match=r"span token '!' is the padding token"):
         make(spans=[{"token": "!", "find": "number"}]).text.wrap(tokenizer)
-
-
-def counted(step: StepReport, spans: dict[str, int] | None = None) -> Statistics:
-    statistics = Statistics(5, None)
-    statistics.add_text([step], spans or {})
-    return statistics
-
-
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
-        ("normalize: [nfcc]", "normalize.0: 'nfcc': unknown step 'nfcc'; did you mean 'nfc'"),
-        ("normalize: [nfc, {whitespace: {collapse: 1}}]", "normalize.1: {'whitespace': {'collapse': 1}}: whitespace"),
-        ("normalize: nfc", "normalize: 'nfc': must be a list; write ['nfc']"),
-        (
-            "spans: [{token: '[NUM]', find: nubmer}]",
-            "spans.0: {'find': 'nubmer', 'token': '[NUM]'}: span '[NUM]': find",
-        ),
-        ("spans: [{token: '[PAD]', find: number}]", "spans.0: {'find': 'number', 'token': '[PAD]'}: token '[PAD]' has"),
-        ("spans: [{find: number}]", "spans.0: {'find': 'number'}: token is required"),
-        ("spans: [{token: a, fnid: url}]", "unknown key 'fnid'; did you mean 'find'?"),
-        ("spans: [{token: a, find: url}, {token: a, find: email}]", "token 'a' belongs to spans.0 already"),
-    ],
-)
-def test_a_mistake_is_reported_with_its_place(tmp_path: Path, lines: str, problem: str) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(f"input: {{paths: [a]}}\noutput: {{path: b}}\n{lines}\n", encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load_config(str(path))
-    (found,) = caught.value.problems
-    assert problem in found
 
 
 def test_editors_learn_the_names_of_steps_and_spans() -> None:
