@@ -95,8 +95,8 @@ def measure_speed(folder: Path) -> None:
     from tokenmill.pipeline.config.input import InputConfig
     from tokenmill.pipeline.input.reading import read_split
     from tokenmill.pipeline.input.splitting import plan_splits
-    from tokenmill.pipeline.output.rejects_file import RejectsFile
     from tokenmill.pipeline.output.staging import Staging
+    from tokenmill.pipeline.output.tables import RejectsFile
 
     for name, line in LINES.items():
         path = folder / "a.jsonl"

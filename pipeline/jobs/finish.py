@@ -10,25 +10,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, lists, manifest, parts
 from tokenmill.pipeline.books.job_books import PlannedSplits, read_committed
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects, check_unknown
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.jobs.totals import Totals, part_path, totals_of
-from tokenmill.pipeline.output import folders, rejects_file
+from tokenmill.pipeline.output import folders, tables
 from tokenmill.pipeline.output.arranging import row_form
 from tokenmill.pipeline.output.ownership import Lease
+from tokenmill.pipeline.output.shard import row_schemas
 from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
 from tokenmill.pipeline.output.writers import formats, mds
-from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.statistics.token_table import token_counts
-from tokenmill.pipeline.tokenizing.pages import tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info
 from tokenmill.tokenizer import Tokenizer
 
 _READABLE = ("parquet", "arrow")
@@ -89,7 +88,7 @@ def files_of(folder: Folder, added: Totals) -> dict[str, bytes]:
         **vocabulary_files(tokenizer, formats_of(config)),
         filenames.TOKEN_COUNTS: _to_parquet(table),
         filenames.STATS: ledger.to_json(added.summarize(table)),
-        **_mds_index(config, tokenizer_info(tokenizer), added.mds_shards, folder.splits.fields),
+        **_mds_index(config, tokenizer, added.mds_shards, folder.splits.fields),
         **_hub_config(config.output.formats),
     }
 
@@ -208,22 +207,15 @@ def finish_job(
 def _rejects(output: str) -> Iterator[dict[str, Any]]:
     """Yields the rejects of a folder; it is not looked into before the first is asked for."""
     for name in storage.list_files(storage.join(output, filenames.REJECTED)):
-        for batch in rejects_file.read(output, f"{filenames.REJECTED}/{name}"):
+        for batch in tables.read_rejects(output, f"{filenames.REJECTED}/{name}"):
             yield from batch.to_pylist()
 
 
-def _mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> dict[str, bytes]:
+def _mds_index(config: Config, tokenizer: Tokenizer, shards: list[mds.Shard], fields: str) -> dict[str, bytes]:
     if "mds" not in config.output.formats:
         return {}
-    trained = schemas.LABELS.name if config.output.has_labels("mds") else schemas.LOSS_MASK.name
-    mask = [trained] if schemas.LOSS_MASK.name in config.columns else []
-    if config.output.packing is not None:
-        schema = schemas.packed([*config.output.packing.boundaries, *mask])
-    elif config.tokenizer.has_windows:
-        schema = schemas.windowed(schemas.TOKENS)
-    else:
-        schema = schemas.rows(mask, decode_fields(fields))
-    return {filenames.MDS_INDEX: mds.make_index(shards, mds.columns_of(schema, info))}
+    schema = row_schemas(schema_of_rows(config, fields), row_form(config, tokenizer), config.output)["mds"]
+    return {filenames.MDS_INDEX: mds.make_index(shards, mds.columns_of(schema, tokenizer_info(tokenizer)))}
 
 
 def _to_parquet(table: pa.Table) -> bytes:

@@ -23,8 +23,8 @@ from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.looking import inspect
-from tokenmill.pipeline.output.document_tables import read_table
 from tokenmill.pipeline.output.placement import Placement, RowForm
+from tokenmill.pipeline.output.tables import read_documents
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.statistics.words import unknown
 from tokenmill.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ class Shard:
                 file = FileRecord(**{name: value for name, value in record.items() if name not in ("split", "entry")})
                 is_cut = self.manifest["packing"] is not None or "windows" in self.manifest["totals"]
                 try:
-                    return pa.Table.from_batches(list(read_table(self.folder, file, has_segments=is_cut)))
+                    return pa.Table.from_batches(list(read_documents(self.folder, file, has_segments=is_cut)))
                 except ValueError as error:
                     raise ValueError(f"{storage.join(self.folder, file.file)}: {error}") from error
         return None

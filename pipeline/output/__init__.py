@@ -5,7 +5,7 @@ r"""Tokens become files. In: batches of token rows. Out: shards under their fina
                    \--placement--> table of documents: which row holds what
 
 `shard.Shard` writes all files of one shard: rows in every requested format (`writers`), and the table of its documents
-(`document_tables`). `placement` knows which part of which document stands where in which row, for those who write rows
+(`tables`). `placement` knows which part of which document stands where in which row, for those who write rows
 and those who read them; `arranging` makes the rows that are windows or packed sequences. `staging` gives files their
 final names; `folders` and `ownership` decide who may write into an output folder.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All files of one shard, written together: every format of the config, with its index, and the table of documents."""
 
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO, cast
+from collections.abc import Mapping
+from typing import BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -10,12 +10,46 @@ from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format, OutputConfig
 from tokenmill.pipeline.output.arranging import Arranger
-from tokenmill.pipeline.output.document_tables import DocumentTable, has_fields, listed_fields
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.output.tables import DocumentTable, has_fields, listed_fields
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo
-from tokenmill.pipeline.output.writers.for_trainers import stored, stored_schema
+
+
+class _Format(NamedTuple):
+    """The rows in one format."""
+
+    writer: ShardWriter
+    schema: pa.Schema
+    files: list[StagedFile]
+    """That of the rows, and that of the index if there is one."""
+
+
+def row_schemas(schema: pa.Schema, form: RowForm, output: OutputConfig) -> dict[Format, pa.Schema]:
+    """Returns the columns that each format of the config stores.
+
+    Args:
+      schema: the documents, as `Shard` takes them.
+      form: what the rows are.
+      output: formats and packing.
+    """
+    fields = list(schema.field(schemas.FIELDS).type) if schemas.FIELDS in schema.names else []
+    rows = pa.schema([field for field in schema if field.name not in (*schemas.PLACES.names, schemas.FIELDS)])
+    if form.is_packed:
+        mask = {schemas.LOSS_MASK.name} & {*rows.names}
+        rows = schemas.packed([*(output.packing.boundaries if output.packing is not None else ()), *mask])
+    elif form.strategy == "windows":
+        rows = schemas.windowed(rows)
+    own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name)
+    narrow = rows if form.is_packed else schemas.rows(name for name in rows.names if name in own)
+    stored = {}
+    for format_ in output.formats:
+        kept = formats.stored_schema(rows if format_ in KEEPS_COLUMNS else narrow, output, format_)
+        if has_fields(format_, are_documents=form.strategy == "documents"):
+            kept = pa.schema([*kept, *fields])
+        stored[format_] = kept
+    return stored
 
 
 class Shard:
@@ -47,60 +81,31 @@ class Shard:
             `schemas.PLACES`, which only the table of documents stores. Kept fields, if there are any, go to the formats
             that can store them, and to the table if one format cannot.
         """
-        if schema is None:
-            schema = schemas.placed(schemas.TOKENS)
+        schema = schemas.placed(schemas.TOKENS) if schema is None else schema
         fields = list(schema.field(schemas.FIELDS).type) if schemas.FIELDS in schema.names else []
-        self._has_fields = bool(fields)
-        schema = pa.schema([field for field in schema if field.name not in (*schemas.PLACES.names, schemas.FIELDS)])
-        documents = schemas.TOKENS
+        are_documents = form.strategy == "documents"
+        self._form, self._has_fields = form, bool(fields)
         self._arranger: Arranger | None = None
-        self._form = form
-        if form.strategy != "documents":
-            documents = schema
-            if form.is_packed:
-                documents = schemas.rows(name for name in schema.names if name == schemas.LOSS_MASK.name)
-            self._arranger = Arranger(form, documents, output.packing.boundaries if output.packing is not None else ())
-        self._taken = documents.names
-        if self._arranger is not None:
-            schema = self._arranger.schema
-        own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name)
-        narrow = schemas.rows(name for name in schema.names if name in own)
+        if not are_documents:
+            own = pa.schema([each for each in schema if each.name not in (*schemas.PLACES.names, schemas.FIELDS)])
+            taken = schemas.rows({schemas.LOSS_MASK.name} & {*own.names}) if form.is_packed else own
+            boundaries = output.packing.boundaries if output.packing is not None else ()
+            self._taken, self._arranger = taken.names, Arranger(form, taken, boundaries)
         self._table = DocumentTable(
             staging.create(filenames.documents_name(index, n_shards)),
-            has_segments=self._arranger is not None,
-            fields=listed_fields(output.formats, fields, are_documents=self._arranger is None),
+            has_segments=not are_documents,
+            fields=listed_fields(output.formats, fields, are_documents=are_documents),
         )
         self.documents: FileRecord | None = None
         """The record of the table of documents; None until the shard is finished."""
-        self._files: list[StagedFile] = []
-        self._writers: list[ShardWriter] = []
-        self._schemas: list[pa.Schema] = []
-        self._writer_of: list[ShardWriter | None] = []
-        for format_ in output.formats:
-            kept = schema if format_ in KEEPS_COLUMNS or form.is_packed else narrow
-            kept = stored_schema(kept, output, format_)
-            if has_fields(format_, are_documents=self._arranger is None):
-                kept = pa.schema([*kept, *fields])
+        self._formats: list[_Format] = []
+        for format_, kept in row_schemas(schema, form, output).items():
             names = [filenames.shard_name(index, n_shards, each) for each in formats.suffixes(output, format_)]
-            handles = [staging.create(name) for name in names]
-            self._open(handles, format_, output, tokenizer, kept)
-
-    def _open(
-        self,
-        handles: Sequence[StagedFile],
-        format_: Format,
-        output: OutputConfig,
-        tokenizer: TokenizerInfo,
-        kept: pa.Schema,
-    ) -> None:
-        """Adds the writer of a format, for rows with the columns `kept`; its second file, if any, is an index."""
-        handle, *indexes = (cast(BinaryIO, each) for each in handles)
-        index = indexes[0] if indexes else None
-        writer = formats.open_writer(handle, output, tokenizer, format=format_, index=index, schema=kept)
-        self._writers.append(writer)
-        self._schemas.append(kept)
-        self._files += handles
-        self._writer_of += [writer, *([None] * len(indexes))]
+            files = [staging.create(name) for name in names]
+            rows, *indexes = (cast(BinaryIO, file) for file in files)
+            index_file = next(iter(indexes), None)
+            writer = formats.open_writer(rows, output, tokenizer, format=format_, index=index_file, schema=kept)
+            self._formats.append(_Format(writer, kept, files))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends documents in the schema."""
@@ -129,16 +134,15 @@ class Shard:
                 self._write(rows)
             self._table.place(*self._arranger.take_placed())
         self.documents = self._table.finish()
-        for writer in self._writers:
+        records = []
+        for writer, _, (rows_file, *indexes) in self._formats:
             writer.close()
-        if not self._writers[0].n_tokens:
-            for file in self._files:
-                if file.name.endswith(formats.MAPPED):
+            for file in (rows_file, *indexes):
+                if not writer.n_tokens and file.name.endswith(formats.MAPPED):
                     file.name = f"{filenames.EMPTY}/{file.name}"
-        return tuple(
-            file.finish(rows=writer.n_rows, tokens=writer.n_tokens) if writer is not None else file.finish()
-            for file, writer in zip(self._files, self._writer_of, strict=True)
-        )
+            records.append(rows_file.finish(rows=writer.n_rows, tokens=writer.n_tokens))
+            records += [file.finish() for file in indexes]
+        return tuple(records)
 
     runs = None
     """None: a shard has no sorted runs, unlike `spill.SortedSplit`, which has the same interface."""
@@ -154,5 +158,5 @@ class Shard:
         return self._arranger.counts if self._arranger is not None and not self._form.is_packed else None
 
     def _write(self, rows: pa.RecordBatch) -> None:
-        for writer, schema in zip(self._writers, self._schemas, strict=True):
-            writer.write(stored(rows, schema))
+        for writer, schema, _ in self._formats:
+            writer.write(formats.stored(rows, schema))

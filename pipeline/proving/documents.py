@@ -12,9 +12,9 @@ from tokenmill.pipeline.books.ledger import LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.sums import sum_doc_ids
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
-from tokenmill.pipeline.output.document_tables import listed_fields, read_table
 from tokenmill.pipeline.output.placement import Placement, RowForm
 from tokenmill.pipeline.output.spill import shard_range
+from tokenmill.pipeline.output.tables import listed_fields, read_documents
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 
@@ -111,7 +111,7 @@ class ListedDocuments:
             formats = manifest["config"]["output"]["format"]
             formats = [formats] if isinstance(formats, str) else formats
             fields = listed_fields(formats, decode_fields(entry.fields), are_documents=not has_segments)
-            batches = list(read_table(output, record, has_segments=has_segments))
+            batches = list(read_documents(output, record, has_segments=has_segments))
             schema = schemas.listed_documents(has_segments=has_segments, fields=fields)
             table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
             keys = read_keys(output, entry) if isinstance(entry, ShardEntry) else np.zeros(0, np.uint64)

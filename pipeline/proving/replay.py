@@ -30,7 +30,7 @@ from tokenmill.pipeline.input.reading import Wanted
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.jobs.same_job import check_tokenizer, padded_as
-from tokenmill.pipeline.output import folders, rejects_file
+from tokenmill.pipeline.output import folders, tables
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
@@ -215,7 +215,7 @@ def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[l
 def _pieces(
     output: str, entry: LedgerEntry, name: str, config: InputConfig, named: Sequence[str]
 ) -> Iterator[tuple[Piece, np.ndarray | None]]:
-    table = pa.Table.from_batches(rejects_file.read(output, name))
+    table = pa.Table.from_batches(tables.read_rejects(output, name))
     sources = np.array(table["source"].to_pylist(), dtype=object)
     offsets, sizes = table["offset"].to_numpy(), table["n_bytes"].to_numpy()
     names = [piece.name for piece in entry.pieces]

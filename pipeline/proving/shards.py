@@ -16,7 +16,7 @@ from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books import sums_kernels
 from tokenmill.pipeline.books.input_counts import count_reasons
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
-from tokenmill.pipeline.output import rejects_file
+from tokenmill.pipeline.output import tables
 from tokenmill.pipeline.output.placement import Int64s, RowForm
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.documents import ListedDocuments
@@ -46,7 +46,7 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
     try:
         reasons: Counter[str] = Counter()
         n_bytes = 0
-        for batch in rejects_file.read(output, record.file, columns):
+        for batch in tables.read_rejects(output, record.file, columns):
             reasons.update(count_reasons(batch))
             n_bytes += pc.sum(batch.column("n_bytes")).as_py() or 0
     except (OSError, ValueError) as error:

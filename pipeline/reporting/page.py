@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.input.rejects import REASONS
-from tokenmill.pipeline.output import rejects_file
+from tokenmill.pipeline.output import tables
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.reporting import html, stats_file
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE, advise
@@ -186,7 +186,7 @@ def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[
     }
     n_rows = 0
     for record in files[:_MAX_REJECT_FILES]:
-        for batch in rejects_file.read(output, record["file"]):
+        for batch in tables.read_rejects(output, record["file"]):
             for row in batch.to_pylist():
                 samples = rejected.setdefault(row["reason"], {"count": 0, "meaning": "", "samples": []})["samples"]
                 if len(samples) < SAMPLES:

@@ -13,10 +13,10 @@ from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.arranging import row_form
-from tokenmill.pipeline.output.rejects_file import RejectsFile
 from tokenmill.pipeline.output.shard import Shard
 from tokenmill.pipeline.output.spill import SortedSplit
 from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.tables import RejectsFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running.progress import OnBatch
 from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard

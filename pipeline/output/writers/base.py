@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ShardWriter`, the interface of all shard writers, and `TokenizerInfo`, what a shard says about its tokenizer."""
+"""What all formats of shards need: `ShardWriter`, row groups, what a shard says about its tokenizer, and small steps.
 
+Training loops read the index of a shard by it, so only NumPy and pyarrow are needed.
+"""
+
+import abc
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import as_lists, row_bytes
+
+SUFFIXES: Mapping[str, tuple[str, ...]] = {
+    "parquet": (".parquet",),
+    "tfrecord": (".tfrecord",),
+    "arrow": (".arrow",),
+    "mds": (".mds",),
+    "memmap": (".ids.bin", ".offsets.npy"),
+    "megatron": (".bin", ".idx"),
+}
+"""How the names of a shard's files end in each format: that with rows, then its index if there is one."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +61,103 @@ class TokenizerInfo:
         return json.dumps(record, sort_keys=True, ensure_ascii=False)
 
 
-class ShardWriter(Protocol):
+class ShardWriter(abc.ABC):
     """Writes rows of one schema, of documents or of packed sequences, to one shard, in the order given.
 
-    The bytes of a shard depend on its sequence of rows alone, not on how the rows were cut into batches.
+    The bytes of a shard depend on its sequence of rows alone, not on how the rows were cut into batches. Files that a
+    writer is given are open for writing, at their start, and stay open.
     """
 
-    @property
-    def n_rows(self) -> int:
-        """Rows written so far."""
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens written so far, padding not included."""
+    def __init__(self, schema: pa.Schema) -> None:
+        """Takes the schema of the rows."""
+        self.n_rows = self.n_tokens = 0
+        """Rows and tokens written so far, padding not included."""
+        self._schema = schema
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends the rows of `batch`."""
+        """Appends the rows of `batch`.
 
+        Raises:
+          TypeError: if the batch has another schema.
+          ValueError: if an id is not in the vocabulary, or a row or the shard is too large for the format.
+        """
+        check_schema(batch, self._schema)
+        if batch.num_rows:
+            self._write(batch)
+            self.n_rows += batch.num_rows
+            self.n_tokens += int(batch.column("n_tokens").to_numpy().sum(dtype=np.int64))
+
+    @abc.abstractmethod
+    def _write(self, batch: pa.RecordBatch) -> None: ...
+
+    @abc.abstractmethod
     def close(self) -> None:
-        """Writes what is still in memory, then the end of the file; leaves the handle open."""
+        """Writes what is still in memory, then the end of the file."""
+
+
+MAX_ROWS = 1 << 20
+"""The most rows of a row group, however few tokens they have: empty documents take memory, too."""
+MAX_DOC_ID_BYTES = 64 << 20
+"""The most bytes of strings in a row group: document ids and sources of spans."""
+
+
+class RowGroups:
+    """Cuts a sequence of rows into groups by limits on sums, whatever batches the rows arrive in.
+
+    A group is full when the next row would take one of its sums past the limit. A row that alone exceeds a limit is
+    the only one of its group. Holds the rows of one unfinished group.
+    """
+
+    def __init__(self, limits: Sequence[int]) -> None:
+        """Takes, for each weight of rows, the largest sum that a group may have."""
+        self._limits = limits
+        self._sums = [0] * len(limits)
+        self._pending: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch, weights: Sequence[np.ndarray]) -> Iterator[pa.Table]:
+        """Yields the groups that `batch` fills; weights: int64[n] for each limit, none negative."""
+        cumulated = [np.concatenate(([0], np.cumsum(weight, dtype=np.int64))) for weight in weights]
+        start = 0
+        while start < batch.num_rows:
+            stop = min(
+                int(np.searchsorted(sums, sums[start] + limit - had, side="right")) - 1
+                for sums, limit, had in zip(cumulated, self._limits, self._sums, strict=True)
+            )
+            if stop <= start:
+                if self._pending:
+                    yield self._take()
+                    continue
+                stop = start + 1
+            self._pending.append(batch.slice(start, stop - start))
+            self._sums = [had + int(sums[stop] - sums[start]) for had, sums in zip(self._sums, cumulated, strict=True)]
+            start = stop
+
+    def rest(self) -> Iterator[pa.Table]:
+        """Yields the last group, unless there are no rows left."""
+        if self._pending:
+            yield self._take()
+
+    def _take(self) -> pa.Table:
+        # In one chunk: pages end where chunks end, so the bytes would otherwise depend on the batches.
+        group = pa.Table.from_batches(self._pending).combine_chunks()
+        self._pending, self._sums = [], [0] * len(self._limits)
+        return group
+
+
+def group_weights(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the weights of rows that limit row groups, int64[n] each: ids, rows (always 1), bytes of strings."""
+    n_ids = np.diff(batch.column("input_ids").offsets.to_numpy())
+    ones = np.ones(batch.num_rows, np.int64)
+    n_bytes = np.zeros_like(ones)
+    if "doc_id" in batch.schema.names:
+        n_bytes += pc.binary_length(batch.column("doc_id")).to_numpy()
+    if fields := [field.name for field in batch.schema if field.nullable]:
+        n_bytes += row_bytes(batch.select(fields))
+    if schemas.SPAN_SOURCES.name in batch.schema.names:  # eight bytes for each source, and those of its text
+        sources = batch.column(schemas.SPAN_SOURCES.name)
+        sizes = pc.fill_null(pc.binary_length(sources.values), 0).to_numpy().astype(np.int64) + 8
+        n_bytes += np.diff(np.concatenate(([0], np.cumsum(sizes)))[sources.offsets.to_numpy()])
+    return n_ids, ones, n_bytes
 
 
 def check_schema(batch: pa.RecordBatch, schema: pa.Schema = schemas.TOKENS) -> None:
@@ -91,13 +185,10 @@ def make_rows(ids: np.ndarray, offsets: np.ndarray) -> pa.RecordBatch:
       ids: the ids of all rows, of any integer type below 2**31.
       offsets: int64[n + 1], where each row begins in `ids`; from 0.
     """
-    n_rows = offsets.size - 1
-    lists = pa.LargeListArray.from_arrays(
-        pa.array(offsets, pa.int64()), pa.array(ids.astype(np.int32)), type=schemas.TOKENS.field("input_ids").type
-    )
-    columns = [pa.array([""], pa.string()).take(pa.array(np.zeros(n_rows, np.int64))), lists, np.diff(offsets)]
-    fields = [schemas.TOKENS.field(name) for name in ("doc_id", "input_ids", "n_tokens")]
-    return pa.record_batch([*columns[:2], pa.array(columns[2].astype(np.int32))], schema=pa.schema(fields))
+    n_tokens = np.diff(offsets).astype(np.int32)
+    doc_ids = pa.array([""], pa.string()).take(pa.array(np.zeros(n_tokens.size, np.int64)))
+    columns = [doc_ids, as_lists(ids.astype(np.int32), offsets), pa.array(n_tokens)]
+    return pa.record_batch(columns, schema=pa.schema(list(schemas.TOKENS)[:3]))
 
 
 def scatter(out: np.ndarray, at: np.ndarray, numbers: np.ndarray) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.columns import ragged, stretches
-from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows, narrow_ids
+from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo, make_rows, narrow_ids
 
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_VERSION = 1
@@ -26,46 +26,21 @@ _HEADER = struct.Struct("<9sQBQQ")
 _READ_BYTES = 8 << 20
 
 
-class _FlatWriter:
-    """Writes the ids of rows, and remembers how many each has."""
+class _FlatWriter(ShardWriter):
+    """Writes the ids of rows without their padding, and remembers how many each has."""
 
     def __init__(
         self, handle: BinaryIO, index: BinaryIO, tokenizer: TokenizerInfo, *, schema: pa.Schema = schemas.TOKENS
     ) -> None:
-        """Starts a shard.
+        """Takes the files of ids and of the index; `tokenizer` says how wide ids are, and where rows are padded."""
+        super().__init__(schema)
+        self._handle, self._index, self._tokenizer = handle, index, tokenizer
+        self._lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
 
-        Args:
-          handle: open for writing the ids; stays open.
-          index: open for writing the index; stays open.
-          tokenizer: says how wide ids are, and where rows are padded.
-          schema: the schema of the rows.
-        """
-        self.n_rows = 0
-        self.n_tokens = 0
-        self._handle = handle
-        self._index = index
-        self._tokenizer = tokenizer
-        self._schema = schema
-        self._lengths: list[np.ndarray] = []
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of the schema, without their padding.
-
-        Raises:
-          TypeError: if the batch has another schema.
-          ValueError: if an id is not in the vocabulary.
-        """
-        check_schema(batch, self._schema)
-        n_tokens = batch.column("n_tokens").to_numpy().astype(np.int64)
+    def _write(self, batch: pa.RecordBatch) -> None:
         ids = without_padding(batch, self._tokenizer.padding_side == "left" and "doc_id" in self._schema.names)
         self._handle.write(narrow_ids(ids, self._tokenizer).data)
-        self._lengths.append(n_tokens)
-        self.n_rows += batch.num_rows
-        self.n_tokens += int(n_tokens.sum())
-
-    def lengths(self) -> np.ndarray:
-        """Returns int64[n], the tokens of every row."""
-        return np.concatenate([np.zeros(0, np.int64), *self._lengths])
+        self._lengths.append(batch.column("n_tokens").to_numpy().astype(np.int64))
 
 
 class MegatronWriter(_FlatWriter):
@@ -73,7 +48,7 @@ class MegatronWriter(_FlatWriter):
 
     def close(self) -> None:
         """Writes the index."""
-        lengths = self.lengths()
+        lengths = np.concatenate(self._lengths)
         dtype = self._tokenizer.token_dtype
         (code,) = (code for code, name in MEGATRON_DTYPES.items() if np.dtype(name) == dtype)
         self._index.write(_HEADER.pack(MEGATRON_MAGIC, MEGATRON_VERSION, code, lengths.size, lengths.size + 1))
@@ -87,7 +62,7 @@ class MemmapWriter(_FlatWriter):
 
     def close(self) -> None:
         """Writes the offsets."""
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths())]).astype("<i8")
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(self._lengths))]).astype("<i8")
         self._index.write(_npy_header(offsets.size))
         self._index.write(offsets.data)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.columns import children, ragged, stretches
-from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, scatter, skip_rows
+from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo, narrow_ids, scatter, skip_rows
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 
 MAX_BYTES = (1 << 32) - 1
@@ -65,50 +65,29 @@ def describe_columns(columns: dict[str, str]) -> dict[str, Any]:
     }
 
 
-class MDSWriter:
+class MDSWriter(ShardWriter):
     """Writes one shard. Samples are collected in a temporary file, because the format puts their offsets first.
 
     Holds one batch as samples, and 4 bytes per row.
     """
 
     def __init__(self, handle: BinaryIO, tokenizer: TokenizerInfo, *, schema: pa.Schema = schemas.TOKENS) -> None:
-        """Starts a shard.
-
-        Args:
-          handle: open for writing; stays open.
-          tokenizer: says how wide ids are.
-          schema: the schema of the rows.
-        """
-        self.n_rows = 0
-        self.n_tokens = 0
-        self._handle = handle
-        self._tokenizer = tokenizer
-        self._schema = schema
+        """Starts a shard; `tokenizer` says how wide ids are."""
+        super().__init__(schema)
+        self._handle, self._tokenizer = handle, tokenizer
         self._columns = columns_of(schema, tokenizer)
         self._samples = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the shard, or when an attempt fails
         weakref.finalize(self, self._samples.close)
         self._sizes: list[np.ndarray] = []
         self._n_bytes = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of the schema.
-
-        Raises:
-          TypeError: if the batch has another schema.
-          ValueError: if an id is not in the vocabulary, or the shard grows beyond what MDS can hold.
-        """
-        check_schema(batch, self._schema)
-        if batch.num_rows == 0:
-            return
+    def _write(self, batch: pa.RecordBatch) -> None:
         samples, sizes = encode(batch, self._columns, self._tokenizer)
         self._n_bytes += samples.size + 4 * sizes.size
         if self._n_bytes + _MAX_DESCRIPTION_BYTES > MAX_BYTES:
             raise ValueError(f"a shard of MDS cannot have more than {MAX_BYTES} bytes; lower input.split_bytes")
         self._samples.write(samples.data)
         self._sizes.append(sizes.astype(np.uint32))
-        n_tokens = batch.column("n_tokens").to_numpy()
-        self.n_rows += batch.num_rows
-        self.n_tokens += int(n_tokens.sum(dtype=np.int64))
 
     def close(self) -> None:
         """Writes the shard."""

@@ -9,23 +9,24 @@ zstd has half as much to read, and compresses it to fewer bytes. Every Parquet r
 Source: `src/main/thrift/parquet.thrift`, `Encodings.md` and `LogicalTypes.md` of the Apache Parquet format.
 """
 
-from collections.abc import Iterator, Mapping
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.output.writers.base import scatter
-from tokenmill.pipeline.output.writers.foreign_columns import ForeignColumns
 from tokenmill.pipeline.output.writers.parquet_kernels import (
     MAX_LEVEL_BYTES,
     count_values,
     list_levels,
     map_values,
 )
-from tokenmill.pipeline.output.writers.thrift import BINARY, I32, I64, LIST, STRUCT, Fields, encode, varint
+from tokenmill.pipeline.output.writers.thrift import BINARY, I32, I64, LIST, STRUCT, Fields, encode, read_struct, varint
 
 _MAGIC = b"PAR1"
 _PAGE_ENTRIES = 1 << 19
@@ -48,6 +49,9 @@ _PHYSICAL = {
     pa.float32(): _FLOAT,
     pa.string(): _BYTE_ARRAY,
 }
+_ELEMENTS, _GROUPS, _CHUNKS, _METADATA, _TOTAL_BYTES = 2, 4, 1, 3, 6
+_OFFSETS = (9, 10, 11)
+"""Numbers of fields of a footer; the last are where the data, the index and the dictionary of a column begin."""
 
 
 @dataclass
@@ -94,7 +98,7 @@ class ParquetFileWriter:
         """
         if compression not in _CODECS:
             raise ValueError(f"compression of Parquet shards must be one of {sorted(_CODECS)}, found {compression!r}")
-        self._foreign = ForeignColumns([field for field in schema if field.nullable], compression)
+        self._foreign = _ForeignColumns([field for field in schema if field.nullable], compression)
         for field in schema:
             if not field.nullable:
                 _check_type(field)
@@ -378,3 +382,68 @@ def _describe_leaf(name: str, type_: pa.DataType, nullable: bool) -> Fields:
     if pa.types.is_string(type_):
         leaf |= {6: (I32, _UTF8), 10: (STRUCT, {1: (STRUCT, {})})}
     return leaf
+
+
+class _ForeignColumns:
+    """Columns of any type: Arrow writes them into a file in memory, whose pages are copied, a row group at a time.
+
+    The pages of a column do not refer to the rest of a file. Only their positions, which are in the footer, must be
+    changed.
+    """
+
+    def __init__(self, fields: Sequence[pa.Field], compression: str) -> None:
+        self.n_fields = self.n_leaves = 0
+        self.described: list[Fields] = []
+        """The columns as elements of a Parquet schema."""
+        self._schema = pa.schema(fields)
+        self._compression = compression
+        if fields:
+            footer, _ = self._write(self._schema.empty_table())
+            elements = _structs(footer, _ELEMENTS)
+            self.described = elements[1:]
+            self.n_fields = len(fields)
+            self.n_leaves = sum(1 for element in elements[1:] if 1 in element)  # with a physical type
+
+    def write(self, table: pa.Table, position: int) -> tuple[list[Fields], bytes, int]:
+        """Returns the metadata of the columns for a row group, their pages, and the bytes of these before compression.
+
+        Args:
+          table: the row group; has the columns, and may have others.
+          position: where in the file the pages will begin.
+        """
+        if not self.n_fields:
+            return [], b"", 0
+        footer, data = self._write(table.select(self._schema.names))
+        groups = _structs(footer, _GROUPS)
+        chunks = _structs(groups[0], _CHUNKS)
+        n_bytes = 0
+        for chunk in chunks:
+            metadata = chunk[_METADATA][1]
+            n_bytes += metadata[_TOTAL_BYTES][1]
+            for number in _OFFSETS:
+                if number in metadata:
+                    kind, offset = metadata[number]
+                    metadata[number] = kind, offset + position - len(_MAGIC)
+            # Where the column begins; Arrow says nothing there.
+            chunk[2] = chunk[2][0], min(metadata[number][1] for number in _OFFSETS if number in metadata)
+        return chunks, data, n_bytes
+
+    def _write(self, table: pa.Table) -> tuple[Fields, bytes]:
+        sink = io.BytesIO()
+        pq.write_table(
+            table,
+            sink,
+            compression=self._compression,
+            store_schema=False,
+            row_group_size=max(1, table.num_rows),
+            write_page_index=False,
+        )
+        data = sink.getvalue()
+        n_footer = int.from_bytes(data[-8:-4], "little")
+        footer, _ = read_struct(data, len(data) - 8 - n_footer)
+        return footer, data[len(_MAGIC) : len(data) - 8 - n_footer]
+
+
+def _structs(fields: Fields, number: int) -> list[Fields]:
+    _, elements = fields[number][1]
+    return list(elements)

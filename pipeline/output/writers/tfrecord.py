@@ -13,7 +13,7 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.output.writers import tfrecord_kernels as kernels
-from tokenmill.pipeline.output.writers.base import check_schema
+from tokenmill.pipeline.output.writers.base import ShardWriter, skip_rows
 
 _BUFFER_BYTES = 8 << 20
 _MAX_EXAMPLE_BYTES = (1 << 31) - 1  # what protobuf parsers accept
@@ -37,7 +37,7 @@ _Rows = tuple[np.ndarray, np.ndarray]
 """Values of rows, and int64[n + 1], where each begins and the last ends. Values of uint8 are stored as they are."""
 
 
-class TFRecordWriter:
+class TFRecordWriter(ShardWriter):
     """Writes one TFRecord shard; holds the records of one batch, at most 8 MiB and one row at a time."""
 
     def __init__(
@@ -56,25 +56,14 @@ class TFRecordWriter:
           gzip: whether to compress the file as a whole, with level 6.
           schema: the schema of the rows: `schemas.TOKENS`, also with `schemas.LOSS_MASK`, or that of windows.
         """
-        self.n_rows = 0
-        self._schema = schema
-        self.n_tokens = 0
+        super().__init__(schema)
         self._padding_side = padding_side
         # Without a name and a time, its bytes depend on the data alone.
         self._gzip = gzip_module.GzipFile("", "wb", 6, handle, mtime=0) if gzip else None
         self._stream = self._gzip or handle
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of the schema.
-
-        Raises:
-          TypeError: if the batch has another schema.
-          ValueError: if an id is negative, or a row too long for an Example (2 GiB).
-        """
-        check_schema(batch, self._schema)
+    def _write(self, batch: pa.RecordBatch) -> None:
         n_rows = batch.num_rows
-        if n_rows == 0:
-            return
         features = self._features(batch)
         n_features, sizes = np.zeros(n_rows, np.int64), {}
         for name, (values, offsets) in features.items():
@@ -108,8 +97,6 @@ class TFRecordWriter:
                 at += of_rows[-1]
             kernels.end_records(starts, ends, out)
             self._stream.write(out[: ends[-1]].data)
-            self.n_rows += stop - start
-        self.n_tokens += int(batch.column(2).to_numpy().sum(dtype=np.int64))
 
     def _features(self, batch: pa.RecordBatch) -> dict[str, _Rows]:
         """Returns the features of rows, in the order of their names."""
@@ -137,8 +124,10 @@ class TFRecordWriter:
             self._gzip.close()
 
 
-def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a shard and checks every checksum; holds 8 MiB of records, or one record if that is longer.
+def read_tfrecord(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a shard from `first_row` on, and checks every checksum.
+
+    Holds 8 MiB of records, or one record if that is longer. A name that ends in ".gz" says that it is compressed.
 
     Yields:
       Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, `schemas.LOSS_MASK` if rows are conversations, and
@@ -148,7 +137,13 @@ def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iter
       ValueError: if a checksum is wrong, the file ends within a record, or a record is not one that `TFRecordWriter`
         writes. The message names the file and the byte, in the decompressed file, where the record starts.
     """
-    stream = cast(BinaryIO, gzip_module.GzipFile(fileobj=handle, mode="rb")) if gzipped else handle
+    stream = handle
+    if name.endswith(".gz"):
+        stream = cast(BinaryIO, gzip_module.GzipFile(fileobj=handle, mode="rb"))
+    yield from skip_rows(_read_records(stream, name), first_row)
+
+
+def _read_records(stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
     buffer = np.empty(_BUFFER_BYTES, np.uint8)
     starts = np.empty(1 << 16, np.int64)
     stops = np.empty(1 << 16, np.int64)

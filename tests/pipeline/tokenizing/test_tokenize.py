@@ -15,7 +15,7 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.input import reading
 from tokenmill.pipeline.input.rejects import REASONS
-from tokenmill.pipeline.output import rejects_file
+from tokenmill.pipeline.output import tables
 from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 
@@ -168,7 +168,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(work, corpus):
 
 
 def test_rejects_are_cut_into_row_groups_by_rows_alone(work, monkeypatch):
-    monkeypatch.setattr(rejects_file, "_REJECT_LIMITS", (2, 1 << 20))
+    monkeypatch.setattr(tables, "_REJECT_LIMITS", (2, 1 << 20))
     job = work(split_bytes=10**6)
     (entry,) = job.tokenize()
     metadata = pq.ParquetFile(job.output / entry.rejects.file).metadata
