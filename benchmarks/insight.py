@@ -93,7 +93,7 @@ def run(source: str, config: str, workers: str) -> dict[str, float]:
     """Runs a job on some files in this process; returns the processor seconds of each part, of the rest, and of all."""
     from tokenmill.pipeline import cli
     from tokenmill.pipeline.books.counts import Counts
-    from tokenmill.pipeline.jobs import finish, totals
+    from tokenmill.pipeline.jobs import finish
     from tokenmill.pipeline.reporting import page
     from tokenmill.pipeline.statistics import words
     from tokenmill.pipeline.statistics.sample import Sample
@@ -109,7 +109,7 @@ def run(source: str, config: str, workers: str) -> dict[str, float]:
             *((Statistics, name) for name in ("to_bytes", "from_bytes", "merge", "__init__")),
             (writing, "check_agreement"),
         ],
-        "vocabulary": [(finish, "token_counts"), (totals, "summarize")],
+        "vocabulary": [(finish, "token_counts"), (finish, "summarize")],
         "report": [(page, "draw")],
     }
     spent, clock, lock = dict.fromkeys(parts, 0.0), _Clock(), threading.Lock()

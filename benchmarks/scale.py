@@ -28,7 +28,7 @@ from pyarrow import fs
 from benchmarks import corpora, report
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import job_record, manifest
-from tokenmill.pipeline.books.input_counts import PieceCounts, sum_of
+from tokenmill.pipeline.books.counts import PieceCounts, sum_of
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import files_of_lists
@@ -36,7 +36,7 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import PLAN, documents_name, entry_name, shard_name, statistics_name
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.jobs import finish, planning, totals
+from tokenmill.pipeline.jobs import finish, planning
 from tokenmill.pipeline.proving import verify
 from tokenmill.pipeline.proving.report import VerifyReport
 from tokenmill.pipeline.splits import Split
@@ -228,13 +228,13 @@ def _finish(options: argparse.Namespace, folder: str) -> None:
         "last step: read plan.jsonl",
         lambda: PlannedSplits(planning.read_plan(_plan_path(folder))),
     )
-    starts = range(0, len(splits), totals.PART_ENTRIES)
+    starts = range(0, len(splits), finish.PART_ENTRIES)
 
     def add_up() -> None:
         ids = splits.ids()
         for number in range(len(starts)):
-            some = itertools.islice(ids, totals.PART_ENTRIES)
-            totals.add_up_part(config, job, tokenizer, "splits", number, some)
+            some = itertools.islice(ids, finish.PART_ENTRIES)
+            finish.add_up_part(config, job, tokenizer, "splits", number, some)
 
     _measured(f"workers: add up {len(starts):,} parts of the ledger", add_up)
     _measured(
@@ -258,12 +258,12 @@ def _prove(folder: str, found: Mapping[str, Any], told: VerifyReport) -> None:
         verify.ListedAgain(found),
         Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"]),
     )
-    again = totals.Totals(folder, listed, tokens, is_shuffled=False)
+    again = finish.Totals(folder, listed, tokens, is_shuffled=False)
     for split_id in manifest.split_ids(found):
         entry = LedgerEntry.read(folder, split_id)
         assert entry is not None
         again.add(entry)
-    again.books.close()
+    again.close()
     verify.compare_sums(found, again, told)
     told.problems += listed.problems()
 

@@ -5,7 +5,7 @@ import dataclasses
 from pathlib import Path
 
 from tokenmill.pipeline.books import lists, manifest
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.counts import PieceCounts
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry

@@ -5,8 +5,7 @@ import dataclasses
 import hashlib
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books.counts import flatten
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.counts import PieceCounts, flatten
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.splits import Piece, Split

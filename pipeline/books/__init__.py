@@ -5,8 +5,7 @@
     encoder ---> counts.Counts --> ledger.LedgerEntry --> job_books.JobBooks --> manifest
     writer --/   one per split     one per split          their sum               of the job
 
-- `counts`: numbers by group and name, and columns, which add up; `quantities`: their names, and which must be equal;
-- `input_counts`: what was read of each file;
+- `counts`: what is counted of a file, a split, a job; `quantities`: the names, and which must be equal;
 - `ledger`: one entry per committed split, and one per merged shard, with the `sums` of its documents;
 - `job_books` finds the entries of a plan, checks each, adds them up and checks the totals;
 - `manifest`: the summary of a finished job; `lists`: its long lists in files;

@@ -9,16 +9,17 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tokenmill.pipeline.books import quantities
-from tokenmill.pipeline.books.counts import SOURCE, Counts, flatten, nest
-from tokenmill.pipeline.books.input_counts import READ_OF_FILES, PieceCounts, sum_of
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, SplitEntry, Written
+from tokenmill.pipeline.books.counts import COUNTED_OF_FILES, SOURCE, Counts, PieceCounts, flatten, nest, sum_of
+from tokenmill.pipeline.books.ledger import LedgerEntry, ShardEntry, SplitEntry, Written
 from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.books.sums import Sums
+from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.splits import Piece, Split
 
 _TOTALS = (
@@ -36,6 +37,13 @@ class JobBooks:
     """Adds up entries that balance, checks that no part of a file is missing, and passes on the manifest's records.
 
     It holds sums, the file that the last entry ended in and, for a job that shuffles, the ids of its splits.
+
+    Attributes:
+      counts: the sums of all numbers so far.
+      problems: problems of input files so far, a line each.
+      sorted_splits: if the job shuffles, the id of each split.
+      sorted, merged: if the job shuffles, sums of the documents of all splits, and of all merged shards.
+      lossy: the files that are damaged, or lost too much.
     """
 
     def __init__(
@@ -45,6 +53,7 @@ class JobBooks:
         is_shuffled: bool = False,
         is_whole: bool = True,
         is_part: bool = False,
+        limits: InputConfig | None = None,
     ) -> None:
         """Starts at zero.
 
@@ -53,21 +62,18 @@ class JobBooks:
           is_shuffled: whether the job shuffles, so that rows are in merged shards, not in those of splits.
           is_whole: whether each file must be read completely; False in a replay, which reads only ranges.
           is_part: whether these are books of a stretch of the splits, for `join`: its first file may begin before.
+          limits: the section that says which files are damaged; None if nobody wants to know.
         """
-        self._take = take
-        self._is_whole = is_whole
-        self.is_shuffled = is_shuffled
+        self._take, self._is_whole, self._is_part, self.is_shuffled = take, is_whole, is_part, is_shuffled
         self.counts = Counts()
-        """The sums of all numbers so far."""
         self.problems: list[str] = []
-        """Problems of input files so far, a line each."""
         self.sorted_splits: list[str] = []
-        """If the job shuffles: the id of each split."""
         self.sorted, self.merged = Sums(), Sums()
-        """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
-        self._is_part = is_part
-        self._first: tuple[Piece, int, PieceCounts] | None = None
-        self._file: tuple[Piece, int, PieceCounts] | None = None
+        self.lossy = LossyFiles(limits) if limits is not None else None
+        self._rejecting: list[dict[str, Any]] = []  # of a part: the records of files with rejects
+        self._ids = self._planned = 0
+        self._first: _File | None = None
+        self._file: _File | None = None
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -96,75 +102,111 @@ class JobBooks:
 
     def add_read(self, entry: SplitEntry) -> None:
         """Adds what a split read and counted: of the next one, as the pieces of a file are neighbours in the plan."""
+        self._ids += int(entry.split_id, 16)
+        self._planned += _digest(Split(entry.index, entry.split_id, entry.pieces, entry.fields))
         self.counts.add_groups(entry.counts)
         self.counts.add({"n_splits": 1})
         for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `imbalances` checks that they are as many
-            self._read(piece, piece.stop - piece.start, counts)
-
-    def to_record(self) -> dict[str, Any]:
-        """Returns the books of a part as plain JSON; of its files all but the first and the last are passed on."""
-        names = "problems", "sorted_splits"
-        files = [[asdict(file[0]), file[1], asdict(file[2])] for file in (self._first, self._file) if file is not None]
-        sums = {"sorted": vars(self.sorted), "merged": vars(self.merged)}
-        return {name: getattr(self, name) for name in names} | sums | {"files": files, "groups": self.counts.groups}
-
-    def join(self, part: Mapping[str, Any]) -> None:
-        """Adds the books of the next stretch of the splits, from `to_record`; what it passed on comes after that."""
-        self.counts.add_groups(part["groups"])
-        self.sorted_splits += part["sorted_splits"]
-        self.sorted += Sums(**part["sorted"])
-        self.merged += Sums(**part["merged"])
-        for piece, n_planned, counts in part["files"][:1]:
-            self._read(Piece(**piece), n_planned, PieceCounts(**counts))
-        for piece, n_planned, counts in part["files"][1:]:
-            self._end_file()
-            self._file = Piece(**piece), n_planned, PieceCounts(**counts)
-        self.problems += part["problems"][: _MOST_PROBLEMS - len(self.problems)]
-
-    def _read(self, piece: Piece, n_planned: int, counts: PieceCounts) -> None:
-        if self._file is not None and (self._file[0].path, self._file[0].name) == (piece.path, piece.name):
-            first, n_before, before = self._file
-            self._file = first, n_before + n_planned, before + counts
-        else:
-            self._end_file()
-            self._file = piece, n_planned, counts
+            self._read(_File(piece, piece.stop - piece.start, counts))
 
     def add_shard(self, shard: ShardEntry) -> None:
         """Adds the entry of the next shard of a job that shuffles."""
+        self._ids += int(shard.shard_id, 16)
         self.merged += shard.sums
         self.counts.add_groups(shard.counts)
         self._add_written(shard, {"entry": shard.shard_id})
 
     def close(self) -> None:
-        """Checks the last file; no entry may be added after that."""
+        """Checks the last file; no split may be added after that."""
         self._end_file()
+
+    def check_planned(self, planned: "PlannedSplits", shards: Iterable[str] = ()) -> None:
+        """Raises BooksError unless just the planned splits, and the shards of these ids, were added."""
+        ids = sum(planned.ints()) + sum(int(each, 16) for each in shards)
+        if (self._ids, self._planned % (1 << 64)) != (ids, planned.digest):
+            raise BooksError("the splits and shards that were added up are not those of the plan")
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns the books of a part as plain JSON; of its files all but the first and the last are passed on."""
+        files = [
+            [asdict(file.piece), file.n_planned, asdict(file.counts)] for file in (self._first, self._file) if file
+        ]
+        return {
+            "groups": self.counts.groups,
+            "files": files,
+            "problems": self.problems,
+            "rejecting": self._rejecting,
+            "splits": self.sorted_splits,
+            "sums": [vars(self.sorted), vars(self.merged)],
+            "planned": [self._ids, self._planned],
+        }
+
+    def join(self, part: Mapping[str, Any]) -> None:
+        """Adds the books of the next stretch of the splits, from `to_record`; what it passed on comes after that."""
+        self.counts.add_groups(part["groups"])
+        self.sorted_splits += part["splits"]
+        before, after = part["sums"]
+        self.sorted, self.merged = self.sorted + Sums(**before), self.merged + Sums(**after)
+        for i, (piece, n_planned, counts) in enumerate(part["files"]):
+            if i:
+                self._end_file()
+            self._read(_File(Piece(**piece), n_planned, PieceCounts(**counts)))
+        for record in part["rejecting"]:
+            self._note_rejects(record)
+        self.problems += part["problems"][: _MOST_PROBLEMS - len(self.problems)]
+        self._ids += part["planned"][0]
+        self._planned += part["planned"][1]
+
+    def _read(self, file: "_File") -> None:
+        before = self._file
+        if before is not None and (before.piece.path, before.piece.name) == (file.piece.path, file.piece.name):
+            counts = replace(before.counts + file.counts, sha256="")
+            self._file = _File(before.piece, before.n_planned + file.n_planned, counts)
+        else:
+            self._end_file()
+            self._file = file
 
     def _add_written(self, entry: Written, of: Mapping[str, str]) -> None:
         n_bytes = sum(file.n_bytes for file in (entry.shard, *entry.companions))
         rows, tokens = entry.shard.rows or 0, entry.shard.tokens or 0
         self.counts.add({"shard_rows": rows, "shard_tokens": tokens, "shard_bytes": n_bytes})
-        files: list[tuple[str, FileRecord]] = [("shards", entry.shard)]
-        files += [("companions", file) for file in entry.companions]
-        if entry.documents is not None:
-            files.append(("documents", entry.documents))
-        for kind, file in files:
+        files = [("shards", entry.shard), *(("companions", file) for file in entry.companions)]
+        for kind, file in [*files, *([("documents", entry.documents)] if entry.documents is not None else [])]:
             self._take(kind, {**file.to_record(), **of})
 
     def _end_file(self) -> None:
         """Checks that every byte of an uncompressed file of lines was read exactly once."""
-        if self._file is None:
+        file, self._file = self._file, None
+        if file is None:
             return
         if self._is_part and self._first is None:
-            self._first, self._file = self._file, None
+            self._first = file
             return
-        (piece, n_planned, counts), self._file = self._file, None
-        n_expected = piece.n_bytes if self._is_whole else n_planned
+        piece, counts = file.piece, file.counts
+        n_expected = piece.n_bytes if self._is_whole else file.n_planned
         if piece.is_read_as_stored and counts.n_bytes != n_expected and len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {n_expected}")
         record = _input(piece, counts)
         self._take("inputs", record)
+        if counts.rejected:
+            self._note_rejects(record)
         if piece.source:
             self.counts.add(flatten({"n_files": 1, **record["read"]}), f"{SOURCE}{piece.source}")
+
+    def _note_rejects(self, record: dict[str, Any]) -> None:
+        if self._is_part:
+            self._rejecting.append(record)
+        elif self.lossy is not None:
+            self.lossy.add(record)
+
+
+class _File(NamedTuple):
+    """What was read so far of a file that more entries may go on with."""
+
+    piece: Piece
+    """The first of it."""
+    n_planned: int
+    counts: PieceCounts
 
 
 def _input(piece: Piece, counts: PieceCounts) -> dict[str, Any]:
@@ -223,7 +265,7 @@ def _imbalances_of_inputs(entry: SplitEntry) -> list[str]:
         for problem in counts.imbalances()
     ]
     sums = sum_of(entry.inputs)
-    names = sums.keys() | {name for name in entry.counts.get("", {}) if name.partition(":")[0] in READ_OF_FILES}
+    names = sums.keys() | {name for name in entry.counts.get("", {}) if name.partition(":")[0] in COUNTED_OF_FILES}
     return lines + [
         f"{where}: {name} {entry[name]} != sum over its files {sums.get(name, 0)}"
         for name in sorted(names)
@@ -268,7 +310,7 @@ class PlannedSplits:
         self.fields = ""
         """`Split.fields`, which is the same in all splits."""
         self.digest = 0
-        """The sum of `entry_digest` of the entries of all splits, modulo 2**64; the same for all folders of a job."""
+        """The sum of a digest of every split, whatever its id, modulo 2**64; the same for all folders of a job."""
         for split in splits:
             indices.append(split.index)
             ids.append(int(split.id, 16))
@@ -282,7 +324,11 @@ class PlannedSplits:
 
     def ids(self) -> Iterator[str]:
         """Yields the ids in the order of the plan."""
-        return (f"{split_id:016x}" for split_id in map(int, self._ids))
+        return (f"{split_id:016x}" for split_id in self.ints())
+
+    def ints(self) -> Iterator[int]:
+        """Yields the ids as numbers."""
+        return map(int, self._ids)
 
 
 def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
@@ -291,11 +337,6 @@ def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
     if entry is None or entry.tokenizer != tokenizer:
         raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
     return entry
-
-
-def entry_digest(entry: SplitEntry) -> int:
-    """Returns 64 bits of a digest of the split that an entry is of, whatever its id."""
-    return _digest(Split(entry.index, entry.split_id, entry.pieces, entry.fields))
 
 
 def _digest(split: Split) -> int:

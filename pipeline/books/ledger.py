@@ -19,8 +19,7 @@ from pydantic import TypeAdapter
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import json_files, quantities
-from tokenmill.pipeline.books.counts import flatten, nest
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.counts import PieceCounts, flatten, nest
 from tokenmill.pipeline.books.json_files import Count, FileName
 from tokenmill.pipeline.books.sums import SortedRuns, SplitRuns, Sums
 from tokenmill.pipeline.filenames import EMPTY, entry_name

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import json_files, ledger, quantities, shapes
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.counts import COUNTED_OF_FILES
 from tokenmill.pipeline.parquet_file import open_parquet
 
 MOST_RECORDS = 10_000
@@ -32,8 +32,7 @@ def _schema(*names: str, **more: pa.DataType) -> pa.Schema:
 
 
 _READ = pa.struct(
-    (name, pa.map_(pa.string(), pa.int64()) if name in shapes.REASONS else pa.int64())
-    for name in quantities.counted(PieceCounts)
+    (name, pa.map_(pa.string(), pa.int64()) if name in quantities.BY_NAME else pa.int64()) for name in COUNTED_OF_FILES
 )
 _FILE = "file", "n_bytes", "sha256", "rows", "tokens"
 SCHEMAS: Mapping[str, pa.Schema] = {
@@ -149,7 +148,7 @@ class RecordList:
 
 
 def _as_maps(read: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: [*value.items()] if name in shapes.REASONS else value for name, value in read.items()}
+    return {name: [*value.items()] if name in quantities.BY_NAME else value for name, value in read.items()}
 
 
 class ListedRecords(Sequence[dict[str, Any]]):

@@ -20,8 +20,7 @@ from tokenmill.pipeline.books import json_files, quantities, shapes
 from tokenmill.pipeline.books.counts import Counts, flatten, nest
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.rules import OF_A_STEP, OTHER_PART
+from tokenmill.pipeline.books.quantities import OF_A_STEP, OTHER_PART, BooksError
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import MANIFEST, PARTS, VOCABULARY
 

@@ -6,12 +6,10 @@ they must pass, and what the manifest says of them. A new quantity is a line bel
 it can be checked, a term of an equation.
 """
 
-import dataclasses
-import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 
 class BooksError(ValueError):
@@ -40,6 +38,9 @@ READ = (
     Quantity("n_skipped_bytes", "bytes", "skipped bytes"),
 )
 """Counts of input: by file, by split, by job."""
+
+BY_NAME = frozenset({"rejected", "filtered"})
+"""Those that are counted by name: by the reason, by the rule."""
 
 TEXTS = (
     Quantity("n_text_bytes", "bytes", "bytes of texts"),  # as UTF-8
@@ -86,9 +87,6 @@ WRITTEN = (
     Quantity("n_keys", "rows", "keys"),
 )
 """Counts of written files, which are compared with what should have been written."""
-
-Counts = TypeVar("Counts")
-"""A dataclass, some or all of whose fields are quantities."""
 
 _WORDS = {quantity.name: quantity.words for quantity in (*READ, *TEXTS, *TOKENIZED, *WRITTEN)}
 
@@ -190,26 +188,6 @@ def imbalances(equations: Iterable[Equation], counts: Mapping[str, int]) -> list
     return [line for equation in equations if (line := equation.imbalance(counts))]
 
 
-def add(left: Counts, right: Counts, **changed: Any) -> Counts:
-    """Returns the sum of two dataclasses of counts, quantity by quantity; the other fields: `changed`, or of `left`."""
-    kind: Any = type(left)
-    fields = {name: getattr(left, name) for name in _uncounted(kind)} | changed
-    sums = {name: plus(getattr(left, name), getattr(right, name)) for name in counted(kind)}
-    return cast("Counts", kind(**fields, **sums))
-
-
-@functools.cache
-def counted(kind: type) -> tuple[str, ...]:
-    """Returns the fields of a dataclass that are quantities."""
-    return tuple(each.name for each in dataclasses.fields(kind) if each.name in _WORDS)
-
-
-@functools.cache
-def _uncounted(kind: type) -> tuple[str, ...]:
-    """Returns the other fields of a dataclass."""
-    return tuple(each.name for each in dataclasses.fields(kind) if each.name not in _WORDS)
-
-
 def plus(left: Any, right: Any) -> Any:
     """Returns the sum of two numbers, or of two mappings of names to numbers; None counts as an empty mapping."""
     if type(left) is int and type(right) is int:  # the usual case, millions of times in a large job
@@ -245,3 +223,20 @@ def _number(counts: Mapping[str, int], name: str) -> int:
 
 def _in_words(names: Iterable[str]) -> str:
     return " + ".join(_WORDS[name] for name in names)
+
+
+SAMPLE, OTHER_LANGUAGE, MIXED_LANGUAGES = "sample", "language", "mixed_languages"
+OTHER_PART, COMMITTED, TOO_LONG = "other_part", "committed", "too_long"
+
+RULES = {
+    SAMPLE: "the document is not in the sample",
+    OTHER_LANGUAGE: "its language is not one to keep",
+    MIXED_LANGUAGES: "it is in several languages",
+    OTHER_PART: "another part of the output has it, be it a document or a reject",
+    TOO_LONG: "the conversation is longer than a row, and is not to be cut, or cut has no trained token left",
+    COMMITTED: "it was tokenized by the job; its file had to be read whole",
+}
+"""Every rule, and what it means. Records that cannot be used are rejected: see `input.rejects.REASONS`."""
+
+OF_A_STEP = frozenset({TOO_LONG})
+"""The rules of steps behind the reader. With `output.parts` each folder leaves out documents of its own by them."""

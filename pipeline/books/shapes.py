@@ -22,8 +22,6 @@ from tokenmill.pipeline.books.json_files import (
 )
 from tokenmill.pipeline.config.formats import FormatName
 
-REASONS = frozenset({"rejected", "filtered"})
-"""Quantities that are counted by name."""
 _IN_ROWS = frozenset({"packing", "windows", "has_field", "chat"})
 _ALWAYS = frozenset({"n_records", "n_documents", "n_bytes", "n_tokens", "n_oov_tokens", "rejected", "filtered"})
 _OF_A_FOLDER = _ALWAYS | {
@@ -35,7 +33,7 @@ _OF_A_FOLDER = _ALWAYS | {
 
 def _by_name(counts: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in counts.items():
-        if isinstance(value, dict) != (name in REASONS | _IN_ROWS):
+        if isinstance(value, dict) != (name in quantities.BY_NAME | _IN_ROWS):
             raise ValueError(f"{name!r} is {'one number' if isinstance(value, dict) else 'counted by name'} in no file")
     return counts
 

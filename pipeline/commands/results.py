@@ -143,8 +143,7 @@ def _compared(again: "DeepReport") -> str:
 
 def _replay(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.books import manifest
-    from tokenmill.pipeline.books.quantities import BooksError
-    from tokenmill.pipeline.books.rules import COMMITTED
+    from tokenmill.pipeline.books.quantities import COMMITTED, BooksError
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.output.ownership import own
     from tokenmill.pipeline.proving.replay import replay

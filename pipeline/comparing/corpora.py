@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas, storage
-from tokenmill.pipeline.books.input_counts import PieceCounts, count_reasons
+from tokenmill.pipeline.books.counts import PieceCounts, count_reasons
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, SUMMED, WORDS, Candidate, Sums, constant

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books.counts import Counts, flatten
-from tokenmill.pipeline.books.input_counts import Accounts, count_reasons
+from tokenmill.pipeline.books.counts import Accounts, Counts, count_reasons, flatten
 from tokenmill.pipeline.books.ledger import SplitEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.books.sums import SortedRuns

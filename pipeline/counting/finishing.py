@@ -26,12 +26,11 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.counts import Counts, Groups, nest
-from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits, entry_digest
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
 from tokenmill.pipeline.books.ledger import Entry, SplitEntry
 from tokenmill.pipeline.books.lists import RecordList
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.reject_limits import LossyFiles, by_limits, check_rejects
-from tokenmill.pipeline.books.shapes import REASONS
+from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.tokenizer import CountsConfig
 from tokenmill.pipeline.counting import counts as artifact
@@ -145,12 +144,11 @@ def finish_counts(of: Counting, planned: PlannedSplits, splits: Iterable[Split])
         words read.
       ValueError: if all records were rejected, more than the section `input` allows, or too much of a file.
     """
-    inputs, lossy = RecordList(of.output, "counted"), LossyFiles(of.input)
+    inputs = RecordList(of.output, "counted")
 
     def take(_: str, record: Mapping[str, Any]) -> None:
         counted = {"name": record["name"], "n_bytes": record["n_bytes"]}
         inputs.add(counted | ({"read": record["read"]} if record["read"].get("rejected") else {}))
-        lossy.add(record)
 
     def read(split_id: str) -> SplitEntry:
         entry = SplitEntry.read(of.splits, split_id)
@@ -158,19 +156,18 @@ def finish_counts(of: Counting, planned: PlannedSplits, splits: Iterable[Split])
             raise BooksError(f"the words of split {split_id} have not been counted")
         return entry
 
-    books, digest = JobBooks(take), 0
+    books = JobBooks(take, limits=of.input)
     for entry in in_turn(read, planned.ids(), waits=storage.is_remote(of.output)):
         books.add_read(entry)
-        digest += entry_digest(entry)
     books.close()
-    if digest % (1 << 64) != planned.digest:
-        raise BooksError("the splits whose words were counted are not those of the plan")
+    books.check_planned(planned)
     if books.problems:
         raise BooksError("\n".join(books.problems))
     for section, given in by_limits(of.input, books.totals, books.by_source):
         check_usable(given["n_records"], given["rejected"], splits, section, where="")
     check_rejects(of.input, books.totals, books.by_source)
-    lossy.check()
+    if books.lossy is not None:
+        books.lossy.check()
     write_artifact(of, books.counts.groups, inputs=inputs.finish())
 
 
@@ -221,7 +218,7 @@ def totals_of(numbers: Groups) -> dict[str, Any]:
     """Returns the totals of counts.json, but for distinct words, from the numbers of splits."""
     read, groups = nest(numbers[""]), groups_of(numbers).values()
     return {
-        **{each.name: read.get(each.name, {} if each.name in REASONS else 0) for each in quantities.READ},
+        **{each.name: read.get(each.name, {} if each.name in quantities.BY_NAME else 0) for each in quantities.READ},
         **{each.name: sum(group[each.name] for group in groups) for each in quantities.TEXTS},
     }
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.pipeline.books import parts
-from tokenmill.pipeline.books.counts import Counts, nest
-from tokenmill.pipeline.books.input_counts import sum_of
+from tokenmill.pipeline.books.counts import Counts, nest, sum_of
 from tokenmill.pipeline.books.ledger import LedgerEntry, Written, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.input import NO_LIMITS

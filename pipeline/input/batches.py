@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books import quantities
-from tokenmill.pipeline.books.input_counts import PieceCounts, count_part, filtered, rejects_filtered
+from tokenmill.pipeline.books.counts import PieceCounts, count_part, filtered, rejects_filtered
 from tokenmill.pipeline.input.rejects import Positions, Rejects
 
 
@@ -200,7 +199,7 @@ class Batcher:
         self._size += size
         for piece, each in counts.items():
             before = self._counts.get(piece)
-            self._counts[piece] = each if before is None else quantities.add(before, each, sha256=each.sha256)
+            self._counts[piece] = each if before is None else before + each
 
     def flush(self) -> Iterator[ReadBatch]:
         """Yields the last batch, if there is one."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.input_counts import rejected
+from tokenmill.pipeline.books.counts import rejected
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
 from tokenmill.pipeline.isolating import isolate

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.counts import LANGUAGE, Counts
-from tokenmill.pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE
+from tokenmill.pipeline.books.quantities import MIXED_LANGUAGES, OTHER_LANGUAGE
 from tokenmill.pipeline.config.text import DEFAULT, LanguagesConfig
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.tokenizer import unchecked_text_rows

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.input_counts import PieceCounts, count_part
-from tokenmill.pipeline.books.rules import SAMPLE
+from tokenmill.pipeline.books.counts import PieceCounts, count_part
+from tokenmill.pipeline.books.quantities import SAMPLE
 from tokenmill.pipeline.config.formats import FORMATS, check_pointer
 from tokenmill.pipeline.config.input import SOURCE, InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, folder_values, without_marks

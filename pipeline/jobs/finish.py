@@ -1,37 +1,158 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here."""
+"""Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here.
+
+    ledger, statistics of splits --Totals--> sums, lists --> vocabulary, statistics, manifest.json
+
+A job of many splits is added up in parts of `PART_ENTRIES` splits, or shards of a shuffle, whose sums and lists go into
+files in `_tmp/`. The last step joins them in the order of the plan, so the result is the same as without parts.
+"""
 
 import io
-import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, lists, manifest, parts
-from tokenmill.pipeline.books.job_books import PlannedSplits, read_committed
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits, check_balance, read_committed
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
+from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.unusable import check_usable
-from tokenmill.pipeline.jobs.totals import Totals, part_path, totals_of
 from tokenmill.pipeline.output import folders, tables
 from tokenmill.pipeline.output.arranging import row_form
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.shard import row_schemas
 from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
 from tokenmill.pipeline.output.writers import formats, mds
+from tokenmill.pipeline.reporting.stats import summarize
+from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.token_table import token_counts
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info
 from tokenmill.tokenizer import Tokenizer
 
+PART_ENTRIES = 256
+"""Entries added up in a part; the last step holds nothing of them, but takes a few milliseconds for each part."""
+
 _READABLE = ("parquet", "arrow")
 """The formats that `datasets` reads; of several, one is the data."""
+
+
+class Totals(JobBooks):
+    """The books of a job with its statistics: all that the manifest and the statistics follow from."""
+
+    def __init__(self, output: str, listed: lists.Sink, statistics: Statistics, **settings: Any) -> None:
+        """Starts at zero.
+
+        Args:
+          output: the output folder.
+          listed: gets the records of the manifest's lists.
+          statistics: those of nothing, of the job's vocabulary.
+          settings: those of `JobBooks`.
+        """
+        super().__init__(listed.take, **settings)
+        self.statistics = statistics
+        self.mds_shards: list[mds.Shard] = []
+        self._output, self._listed = output, listed
+
+    @classmethod
+    def of(cls, config: Config, job: Job, tokenizer: Tokenizer, listed: lists.Lists, *, is_part: bool = False) -> Self:
+        """Returns those of a job, or of a part of it, before anything is added."""
+        kind = {"is_shuffled": config.output.shuffle is not None, "is_whole": "replay_of" not in job.parts}
+        statistics = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
+        return cls(config.output.path, listed, statistics, **kind, is_part=is_part, limits=config.input)
+
+    def add_committed(self, kind: str, ids: Iterable[str], tokenizer: str) -> None:
+        """Adds "splits", with their statistics, or "shards" of a shuffle, in the order of the plan.
+
+        Args:
+          kind: which of both.
+          ids: their ids.
+          tokenizer: the digest of the tokenizer that must have made them.
+
+        Raises:
+          BooksError: if one is not committed, or does not balance.
+        """
+
+        def split(split_id: str) -> tuple[LedgerEntry, Statistics]:
+            entry = read_committed(split_id, self._output, tokenizer)
+            check_balance(entry)
+            return entry, self._read_statistics(storage.join(self._output, entry.statistics.file))
+
+        def shard(shard_id: str) -> ShardEntry:
+            entry = ShardEntry.read(self._output, shard_id)
+            if entry is None:
+                raise BooksError(f"shard {shard_id} has not been merged")
+            check_balance(entry)
+            return entry
+
+        waits = storage.is_remote(self._output)
+        if kind == "splits":
+            for entry, statistics in in_turn(split, ids, waits=waits):
+                self.statistics.merge(statistics)
+                self.add(entry)
+        else:
+            for merged in in_turn(shard, ids, waits=waits):
+                self.add_shard(merged)
+
+    def summarize(self, table: pa.Table) -> dict[str, Any]:
+        """Returns the contents of stats.json, after all was added; table: `token_table.TOKEN_COUNTS` of the job."""
+        self.statistics.add_groups(self.counts.groups)
+        packing, windows, chat = (self.totals.get(name) for name in ("packing", "windows", "chat"))
+        return summarize(self.statistics, table, packing, windows, chat, self.by_source)
+
+    def save(self, path: str) -> None:
+        """Writes a part into files whose names begin with `path`; again, the same bytes."""
+        assert isinstance(self._listed, lists.Lists)
+        self._listed.save(path)
+        storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
+        self.counts.add_groups(self.statistics.groups)  # the words that were dropped
+        record = {**self.to_record(), "mds_shards": self.mds_shards}
+        storage.write_atomic(f"{path}.json", json.dumps(record).encode())
+
+    def join_saved(self, paths: Sequence[str]) -> None:
+        """Adds parts that `save` has written, in order."""
+
+        def read(path: str) -> tuple[dict[str, Any], Statistics]:
+            with storage.open_read(f"{path}.json") as books:
+                return json.load(books), self._read_statistics(f"{path}.statistics")
+
+        assert isinstance(self._listed, lists.Lists)
+        saved = in_turn(read, paths, waits=storage.is_remote(self._output))
+        for path, (part, statistics) in zip(paths, saved, strict=True):
+            self.statistics.merge(statistics)
+            self.join(part)
+            self._listed.extend(path)
+            self.mds_shards += map(tuple, part["mds_shards"])
+
+    def _add_written(self, entry: Written, of: Mapping[str, str]) -> None:
+        super()._add_written(entry, of)
+        files = (entry.shard, *entry.companions)
+        self.mds_shards += ((file.file, file.n_bytes, file.rows or 0) for file in files if file.file.endswith(".mds"))
+
+    def _read_statistics(self, path: str) -> Statistics:
+        with storage.open_read(path) as handle:
+            unk_id = self.statistics.unk_id
+            return Statistics.from_bytes(handle.read(), unk_id if unk_id >= 0 else None)
+
+
+def add_up_part(config: Config, job: Job, tokenizer: Tokenizer, kind: str, number: int, ids: Iterable[str]) -> None:
+    """Adds up some splits or shards, as `kind` says, and saves them as a part; raises as `Totals.add_committed`."""
+    totals = Totals.of(config, job, tokenizer, lists.Lists(config.output.path, is_part=True), is_part=True)
+    totals.add_committed(kind, ids, tokenizer.digest)
+    totals.save(storage.join(config.output.path, _part_name(kind, number)))
+
+
+def _part_name(kind: str, number: int) -> str:
+    return f"{filenames.TEMPORARY}/{kind}-{number:08d}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +168,7 @@ class Folder:
     files: Sequence[FileRecord] = ()
     """Other files of the folder for the manifest to list."""
     n_added_up: Mapping[str, int] | None = None
-    """How many parts `totals.add_up_part` has made of each kind; None: none."""
+    """How many parts `add_up_part` has made of each kind; None: none."""
 
 
 def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, Any]:
@@ -71,7 +192,7 @@ def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, An
     output = folder.config.output.path
     listed = lists.Lists(output)
     added = _add_up(folder, listed)
-    summed = manifest.sums(added.books)
+    summed = manifest.sums(added)
     files = [write_file(output, name, data) for name, data in files_of(folder, added).items()]
     built = manifest_of(folder, summed, listed.finish(), [*files, *folder.files])
     _check_losses(folder, added)
@@ -119,18 +240,16 @@ def manifest_of(
 
 def _add_up(folder: Folder, listed: lists.Lists) -> Totals:
     """Returns the totals of a folder; raises BooksError unless they are those of its plan."""
-    config, planned, output, digest = folder.config, folder.splits, folder.config.output.path, folder.tokenizer.digest
-    added, n_added_up = totals_of(config, folder.job, folder.tokenizer, listed), folder.n_added_up
-    shards = plan_shards(config.output, planned, folder.job.digest)
-    if n_added_up is None:
-        added.read_splits(planned.ids(), digest)
-        added.books.close()
-        added.read_shards(shard.id for shard in shards)
-    else:
-        added.join([part_path(output, "splits", i) for i in range(n_added_up["splits"])])
-        added.books.close()
-        added.join([part_path(output, "shards", i) for i in range(n_added_up["shards"])])
-    added.check_planned(itertools.chain(planned.ids(), (shard.id for shard in shards)), planned.digest)
+    planned, added = folder.splits, Totals.of(folder.config, folder.job, folder.tokenizer, listed)
+    shards = [shard.id for shard in plan_shards(folder.config.output, planned, folder.job.digest)]
+    for kind, ids in (("splits", planned.ids()), ("shards", shards)):
+        if folder.n_added_up is None:
+            added.add_committed(kind, ids, folder.tokenizer.digest)
+        else:
+            output, n = folder.config.output.path, folder.n_added_up[kind]
+            added.join_saved([storage.join(output, _part_name(kind, i)) for i in range(n)])
+        added.close()
+    added.check_planned(planned, shards)
     return added
 
 
@@ -150,18 +269,18 @@ def _describe(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _check_losses(folder: Folder, added: Totals) -> None:
     """Raises ValueError if more is lost than the config allows."""
-    config, output, books = folder.config, folder.config.output.path, added.books
+    config, output = folder.config, folder.config.output.path
     if "replay_of" not in folder.job.parts:  # it may end with all records rejected again, and reports them itself
-        for section, read in by_limits(config.input, books.totals, books.by_source):
+        for section, read in by_limits(config.input, added.totals, added.by_source):
             digest = folder.tokenizer.digest
             entries = (read_committed(split_id, output, digest) for split_id in folder.splits.ids())
             where = storage.join(output, filenames.REJECTED)
             check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=_rejects(output))
         if added.lossy is not None:
             added.lossy.check()
-    check_rejects(config.input, books.totals, books.by_source)
+    check_rejects(config.input, added.totals, added.by_source)
     if config.output.parts is None:
-        check_unknown(books.totals, config.tokenizer)
+        check_unknown(added.totals, config.tokenizer)
 
 
 def finish_job(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.pipeline import schemas, storage
-from tokenmill.pipeline.books.input_counts import count_reasons
+from tokenmill.pipeline.books.counts import count_reasons
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.columns import row_bytes
 from tokenmill.pipeline.config.kept_fields import without_marks

@@ -20,8 +20,7 @@ from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.manifest import split_ids
-from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.rules import COMMITTED
+from tokenmill.pipeline.books.quantities import COMMITTED, BooksError
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import REPLAY

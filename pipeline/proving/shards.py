@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books import sums_kernels
-from tokenmill.pipeline.books.input_counts import count_reasons
+from tokenmill.pipeline.books.counts import count_reasons
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.output import tables
 from tokenmill.pipeline.output.placement import Int64s, RowForm

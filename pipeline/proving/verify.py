@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.manifest import digest as digest_of
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.filenames import PARTS
-from tokenmill.pipeline.jobs.totals import Totals
+from tokenmill.pipeline.jobs.finish import Totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.placement import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
@@ -91,7 +91,7 @@ def _check_folder(output: str, report: VerifyReport) -> None:
     totals = _count_again(output, manifest, report)
     if totals is not None:
         compare_sums(manifest, totals, report)
-    if totals is not None and totals.books.totals["n_splits"]:
+    if totals is not None and totals.totals["n_splits"]:
         _check_statistics(output, totals, tokenizer, report)
 
 
@@ -130,7 +130,7 @@ def _count_again(output: str, manifest: Mapping[str, Any], report: VerifyReport)
             is_complete = False
         else:
             totals.statistics.merge(recorded)
-    totals.books.close()
+    totals.close()
     if manifest["shuffle"] is not None:
         is_complete = _check_shards(output, manifest, totals, report) and is_complete
     if not is_complete:  # nothing can be compared with the lists, but with what they say
@@ -213,7 +213,7 @@ _MOST_LISTED = 1000
 def compare_sums(manifest: Mapping[str, Any], totals: Totals, report: VerifyReport) -> None:
     """Compares what the manifest says of the whole job with what its ledger adds up to."""
     try:
-        summed = sums(totals.books)
+        summed = sums(totals)
     except BooksError as error:
         report.problems += str(error).splitlines()
         return

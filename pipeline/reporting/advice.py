@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from tokenmill.pipeline.books.quantities import OTHER_PART
 from tokenmill.pipeline.books.reject_limits import DAMAGE
-from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.running.display import duration
 

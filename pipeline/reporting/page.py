@@ -19,7 +19,7 @@ from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.parts import is_in_parts
-from tokenmill.pipeline.books.rules import OTHER_PART
+from tokenmill.pipeline.books.quantities import OTHER_PART
 from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.input.rejects import REASONS

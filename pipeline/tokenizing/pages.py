@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.input_counts import Accounts
+from tokenmill.pipeline.books.counts import Accounts
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.batches import ReadBatch

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.counts import LANGUAGE, Counts
-from tokenmill.pipeline.books.rules import OTHER_PART
+from tokenmill.pipeline.books.quantities import OTHER_PART
 from tokenmill.pipeline.books.sums import hash_texts
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.batches import ReadBatch

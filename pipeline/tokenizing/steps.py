@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.counts import LANGUAGE
-from tokenmill.pipeline.books.input_counts import filtered, rejected
-from tokenmill.pipeline.books.rules import TOO_LONG
+from tokenmill.pipeline.books.counts import LANGUAGE, filtered, rejected
+from tokenmill.pipeline.books.quantities import TOO_LONG
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input import given_up, languages
@@ -186,7 +185,7 @@ STEPS: tuple[type[Step], ...] = (Normalize, Encode, Count)
 
 
 def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str) -> None:
-    """Counts documents of a page as left out by a rule of `books.rules`; the step takes them out of the page."""
+    """Counts documents of a page as left out by a rule of `quantities.RULES`; the step takes them out of the page."""
     page.books.accounts.add(filtered(documents, rule))
     if work.config.languages is not None:
         ones = np.ones(documents.num_rows, np.int64)

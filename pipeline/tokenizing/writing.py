@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books.counts import flatten
-from tokenmill.pipeline.books.input_counts import read_of
+from tokenmill.pipeline.books.counts import flatten, read_of
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits

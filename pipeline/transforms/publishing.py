@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting import counts
-from tokenmill.pipeline.jobs import finish, planning, totals
+from tokenmill.pipeline.jobs import finish, planning
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
@@ -85,7 +85,7 @@ class Publish(beam.PTransform):
         which are what the list is for: how frequent a word is only the whole sum tells, and a rule that need not know
         it, such as one by a hash, drops the most frequent word as often as the rarest.
         """
-        plan, n = self._plan, totals.PART_ENTRIES
+        plan, n = self._plan, finish.PART_ENTRIES
         if max(len(plan.splits), len(plan.shards())) <= n:
             return None
         keyed = [
@@ -107,7 +107,7 @@ def _add_up_part(element: tuple[_PartKey, Iterable[Done]], jobs: _Jobs, *tokeniz
     config, job = [*jobs.values()][folder]
     tokenizer = compiled_tokenizers(tokenizers, len(jobs))[folder]
     ids = [each.id for each in sorted(entries, key=lambda done: done.index)]
-    totals.add_up_part(config, job, tokenizer, kind, number, ids)
+    finish.add_up_part(config, job, tokenizer, kind, number, ids)
     return folder, kind
 
 

@@ -6,7 +6,7 @@ The lists are those of the code. The advice for each is written here, and an ent
 
 from collections.abc import Mapping
 
-from tokenmill.pipeline.books import rules
+from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, MISTAKE, STOPPED
 from tokenmill.pipeline.input.rejects import REASONS
 
@@ -86,12 +86,12 @@ _ADVICE = {
 }
 
 _SETTINGS = {
-    rules.SAMPLE: "`input.sample`",
-    rules.OTHER_LANGUAGE: "`languages.keep`, `languages.drop`",
-    rules.MIXED_LANGUAGES: "`languages.drop_mixed`",
-    rules.OTHER_PART: "`output.parts`",
-    rules.TOO_LONG: "`tokenizer.truncation`, `output.packing`",
-    rules.COMMITTED: "`tokenmill replay`",
+    quantities.SAMPLE: "`input.sample`",
+    quantities.OTHER_LANGUAGE: "`languages.keep`, `languages.drop`",
+    quantities.MIXED_LANGUAGES: "`languages.drop_mixed`",
+    quantities.OTHER_PART: "`output.parts`",
+    quantities.TOO_LONG: "`tokenizer.truncation`, `output.packing`",
+    quantities.COMMITTED: "`tokenmill replay`",
 }
 """What turns a rule on."""
 
@@ -147,8 +147,8 @@ def page() -> str:
         "| rule | set by | the document is left out because |",
         "|---|---|---|",
     ]
-    _check(rules.RULES, _SETTINGS)
-    lines += [f"| `{rule}` | {_SETTINGS[rule]} | {words} |" for rule, words in rules.RULES.items()]
+    _check(quantities.RULES, _SETTINGS)
+    lines += [f"| `{rule}` | {_SETTINGS[rule]} | {words} |" for rule, words in quantities.RULES.items()]
     return "\n".join([*lines, "", _MESSAGES])
 
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books import rules
-from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, filtered, rejected
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.counts import Accounts, PieceCounts, filtered, rejected
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
@@ -72,15 +72,15 @@ def two_accounts():
 
 def test_filtered_documents_move_from_one_account_to_the_other():
     accounts = two_accounts()
-    accounts.add(filtered(DOCUMENTS, rules.SAMPLE))
-    accounts.add(filtered(DOCUMENTS.slice(0, 0), rules.OTHER_LANGUAGE))
+    accounts.add(filtered(DOCUMENTS, quantities.SAMPLE))
+    accounts.add(filtered(DOCUMENTS.slice(0, 0), quantities.OTHER_LANGUAGE))
     first, second = accounts.finish()
     found = first.n_documents, first.filtered, first.n_document_bytes, first.n_filtered_bytes
-    assert found == (1, {rules.SAMPLE: 2}, 3, 3)
-    assert (second.n_documents, second.filtered, second.n_filtered_bytes) == (0, {rules.SAMPLE: 1}, 4)
+    assert found == (1, {quantities.SAMPLE: 2}, 3, 3)
+    assert (second.n_documents, second.filtered, second.n_filtered_bytes) == (0, {quantities.SAMPLE: 1}, 4)
     assert not first.imbalances()
     assert not second.imbalances()
-    assert (first + second).filtered == {rules.SAMPLE: 3}
+    assert (first + second).filtered == {quantities.SAMPLE: 3}
 
 
 def test_documents_given_up_later_move_to_the_rejected():

@@ -9,7 +9,7 @@ import pytest
 from tests.finished_splits import ENTRIES, JOB, SPLITS, built, pieces
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import manifest
-from tokenmill.pipeline.books.job_books import PlannedSplits, entry_digest, read_committed
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits, read_committed
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.output.folders import prepare_output
 
@@ -28,10 +28,20 @@ def test_entries_must_be_those_of_the_plan(tmp_path):
     assert read(*ENTRIES) == ENTRIES
     with pytest.raises(BooksError, match=r"split 0{16} has not been committed with tokenizer other"):
         read_committed("0" * 16, str(tmp_path), "other")
-    assert sum(map(entry_digest, ENTRIES)) % (1 << 64) == planned.digest
-    for changes in {"pieces": pieces(("a", 100), version="w")}, {"fields": "other"}, {"index": 1}:
-        wrong = [dataclasses.replace(ENTRIES[0], **changes), ENTRIES[1]]
-        assert sum(map(entry_digest, wrong)) % (1 << 64) != planned.digest
+
+    def check(entries, shards=()):
+        books = JobBooks(lambda *_: None)
+        for entry in entries:
+            books.add(entry)
+        books.check_planned(planned, shards)
+
+    check(ENTRIES)
+    changes = {"pieces": pieces(("a", 100), version="w")}, {"fields": "other"}, {"index": 1}, {"split_id": "3" * 16}
+    for wrong in ([dataclasses.replace(ENTRIES[0], **change), ENTRIES[1]] for change in changes):
+        with pytest.raises(BooksError, match="not those of the plan"):
+            check(wrong)
+    with pytest.raises(BooksError, match="not those of the plan"):
+        check(ENTRIES, ["2" * 16])
 
 
 def test_reading_says_why_there_is_no_manifest(tmp_path):

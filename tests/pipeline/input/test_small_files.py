@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.pipeline.books.input_counts import Accounts
+from tokenmill.pipeline.books.counts import Accounts
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields
 from tokenmill.pipeline.input import reading

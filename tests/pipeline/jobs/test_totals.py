@@ -14,8 +14,7 @@ from tests.plain_job import PlainJob
 from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import Folder, finish_job
-from tokenmill.pipeline.jobs.totals import add_up_part
+from tokenmill.pipeline.jobs.finish import Folder, add_up_part, finish_job
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.splits import Piece, Split
 

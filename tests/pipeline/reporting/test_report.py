@@ -12,7 +12,7 @@ import yaml
 
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import cli, filenames
-from tokenmill.pipeline.books.rules import OTHER_PART
+from tokenmill.pipeline.books.quantities import OTHER_PART
 from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import EXPAND

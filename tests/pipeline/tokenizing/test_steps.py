@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.plain_job import PlainJob
-from tokenmill.pipeline.books.rules import TOO_LONG
+from tokenmill.pipeline.books.quantities import TOO_LONG
 from tokenmill.pipeline.statistics import words
 from tokenmill.pipeline.tokenizing import encoders, pages, steps, tokenize
 from tokenmill.pipeline.tokenizing.encoders import Rejected, Texts
