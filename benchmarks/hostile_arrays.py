@@ -387,42 +387,40 @@ def _entries() -> dict[str, tuple[str, Entry]]:
 
 def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
     """Returns the functions of Beam's steps, called as Beam calls them, but without a pipeline."""
-    from tokenmill.pipeline.rows.batching import Gather, _BatchFn, gather_field
-    from tokenmill.pipeline.rows.combining import CountIds
-    from tokenmill.pipeline.rows.shards import _dealt, _Fields
+    from tokenmill.pipeline.rows.batching import GatherFn
+    from tokenmill.pipeline.rows.shards import WriteShards, _dealt
     from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
-    from tokenmill.pipeline.rows.tokenize import IDS, Detokenize, Tokenize
-    from tokenmill.pipeline.rows.vocabulary import _checked, _CountTextsFn
+    from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
+    from tokenmill.pipeline.rows.vocabulary import CountWords, VocabularyStatistics, _CountTextsFn
+
+    def gathered(step: Any, batch: pa.RecordBatch) -> list[Any]:
+        return list(GatherFn(step._work, type(step), None).process(batch, None, None, None) or ())
 
     def batches(step: Any) -> Entry:
         def call(array: Any) -> Any:
-            function = _BatchFn(step._columns, step._column, type(step), None)
-            found = [batch.drop_columns(["n", step._column]) for batch in function.process(_batch(step._column, array))]
-            return _below_64(found, array) if step._column == "input_ids" else found
+            column = step._work.reads[0].name
+            found = [batch.drop_columns(["n", column]) for batch in gathered(step, _batch(column, array))]
+            return _below_64(found, array) if column == "input_ids" else found
 
         return call
 
     def count(array: Any) -> Any:
-        function = _CountTextsFn(Tokenize(tokenizer)._columns.given, 1)
+        step = CountWords(tokenizer)
+        function = _CountTextsFn(step._tokenizer, 1)
         function.start_bundle()
-        for texts in gather_field("CountWords", "text", pa.string()).fn.process(_batch("text", array)):
+        for texts in gathered(step, _batch("text", array)):
             list(function.process(texts, None, None))
         return sorted(function._counters[None].to_table().to_pylist(), key=str)
 
     def tally(array: Any) -> Any:
-        given, counts = Tokenize(tokenizer)._columns.given, CountIds()
-        gathered = gather_field("VocabularyStatistics", "input_ids", IDS).fn.process(_batch("input_ids", array))
-        columns = [_checked(each, given, None) for each in gathered]
-        n_documents, of_ids = counts.extract_output(counts.add_inputs(counts.create_accumulator(), columns))
-        return _below_64(np.concatenate(([n_documents], of_ids)), array)
+        return _below_64(gathered(VocabularyStatistics(tokenizer), _batch("input_ids", array)), array)
 
     def deal(column: str) -> Entry:
         def call(array: Any) -> Any:
             ids = pa.array([[1, 2]] * _length(array), pa.list_(pa.int32()))
             columns = {"text": array, "input_ids": ids} if column == "text" else {"input_ids": array}
-            fields = _Fields("input_ids", "text" if column == "text" else None)
-            gathered = Gather(fields.ids, fields.of_rows, fields.of_batch).process(_record_batch(columns))
-            found = [keyed[1] for batch in gathered for keyed in _dealt(batch, 1)]
+            step = WriteShards("nowhere", tokenizer, id_column="text" if column == "text" else None)
+            found = [keyed[1] for batch in gathered(step, _record_batch(columns)) for keyed in _dealt(batch, 1)]
             return found if column == "text" else _below_64(found, array)
 
         return call

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of most steps: gathers elements into a column, computes new columns from it, yields elements again.
+"""The one DoFn of all steps: gathers elements into columns, computes on these, yields rows again, or batches.
+
+    elements --usable--> columns --Work.prepare(side input)--> Computed  --extend--> elements with more fields
+                 |                        |                    or a batch ---------> what the rest of the step takes
+                 +--------- Failed -------+------------------> the second output, or an error
 
 Beam's own batches, `process_batch`, hold 4,096 elements, however large these are, and cost 9 µs more per element than
 the code here (Beam 2.77): as much as tokenizing two kilobytes.
@@ -8,9 +12,8 @@ the code here (Beam 2.77): as much as tokenizing two kilobytes.
 import bisect
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import apache_beam as beam
 import numpy as np
@@ -25,6 +28,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from tokenmill.pipeline.isolating import isolate
 from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, RowsError, failed_element
 from tokenmill.pipeline.transforms import arrow_coder
 
@@ -42,30 +46,6 @@ _Rows = npt.NDArray[np.int64]
 _Made = TypeVar("_Made")
 
 
-class Columns(Protocol):
-    """What a step computes: a column of the input in, new columns out."""
-
-    @property
-    def reads(self) -> pa.DataType:
-        """The type of the input column; ids that are read are cast to it."""
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """The new fields and their types, as Beam's type hints."""
-
-    def prepare(self, given: Any) -> Callable[[pa.Array], "Computed"]:
-        """Returns the function that computes the new columns of a batch.
-
-        Args:
-          given: the value of the side input; None without one. The function may be used by several threads.
-
-        Raises what keeps it from that; the function raises `RowsError` where it knows which rows cannot be used.
-        """
-
-    def display_data(self) -> Mapping[str, Any]:
-        """Returns what to show of it beside the fields."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Computed:
     """New columns, and a way to get their values as Python objects where elements are rows."""
@@ -78,52 +58,86 @@ class Computed:
     report: Callable[[], None] | None = None
     """Adds the rows to metrics; called once they have been computed as a whole."""
 
-    def values_of(self, name: str) -> Sequence[Any]:
-        """Returns the values of a column, a Python object for each row."""
-        return self.columns[name].to_pylist() if self.values is None else self.values(name)
+    def listed(self) -> dict[str, Sequence[Any]]:
+        """Returns the values of all columns, a Python object for each row."""
+        values = self.values or (lambda name: self.columns[name].to_pylist())
+        return {name: values(name) for name in self.columns}
+
+
+Compute = Callable[..., Computed | pa.RecordBatch]
+"""Takes the columns of the fields that are read. Raises `RowsError` where it knows which rows cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a step computes of elements."""
+
+    reads: Sequence[Field]
+    """The first says by its sizes when there are enough elements, and names the field of a string."""
+    prepare: Callable[[Any], Compute]
+    """Returns the function for the value of the side input, None without one; several threads may use it."""
+    fields: Mapping[str, Any] | None = None
+    """The fields that elements get, and their types, as Beam's type hints; None: the function returns batches."""
 
 
 class RowTransform(FallibleTransform):
-    """Gives elements more fields. Each subclass passes to `__init__` the `Columns` that compute them.
+    """A step over elements. Gives them more fields, or makes something else of many of them: then it defines `_make`.
 
     Counters, in the namespace of the subclass: elements-in, elements-failed.
     """
 
-    def __init__(self, columns: Columns, column: str, side_input: Any = None) -> None:
+    def __init__(self, work: Work, side_input: Any = None, **display: Any) -> None:
         """Makes a step.
 
         Args:
-          columns: what it computes.
-          column: the field that it reads.
-          side_input: the side input whose value goes to `columns.prepare`; None: there is none.
+          work: what it computes.
+          side_input: the side input whose value goes to `work.prepare`; None: there is none.
+          **display: what to show of it.
         """
         super().__init__()
         if side_input is None:
-            columns.prepare(None)  # raises here what workers would raise later
-        self._columns = columns
-        self._column = column
-        self._side_input = side_input
+            work.prepare(None)  # raises here what workers would raise later
+        self._work = work
+        self._given = () if side_input is None else (side_input,)
+        self._display = display
 
     def display_data(self) -> dict[str, Any]:
         """Returns the field that is read, those that are made, the digest of the tokenizer and all options."""
-        return {"column": self._column, "fields": ", ".join(self._columns.fields), **self._columns.display_data()}
+        fields = {"fields": ", ".join(self._work.fields)} if self._work.fields is not None else {}
+        return {"column": self._work.reads[0].name, **fields, **self._display}
 
     @no_annotations  # which do not know of a second output
     def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
-        name, pcoll = type(self).__name__, declared_types.declared(self, pcoll)
-        reads = self._columns.reads if self._errors is None else None
-        made = declared_types.extended_type(pcoll.element_type, self._column, self._columns.fields, name, reads)
-        given = () if self._side_input is None else (self._side_input,)
-        kind: type[_ComputeFn] = _GatherBesideFn if given else _GatherFn
-        if elements_of.are_batches(pcoll.element_type):
-            arrow_coder.register()
-            kind = _BatchFn
-        step = beam.ParDo(kind(self._columns, self._column, type(self), self._errors, bool(given)), *given)
-        outputs = pcoll | name >> step
-        if self._errors is None:
-            outputs = outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
-        return self._results(pcoll, outputs, made, typehints.Any if kind is _BatchFn else pcoll.element_type)
+        arrow_coder.register()
+        work, errors, name = self._work, self._errors, type(self).__name__
+        pcoll = declared_types.declared(self, pcoll)
+        kind = made = pcoll.element_type
+        for field in work.reads:
+            if not field.is_optional:
+                reads = field.type if errors is None else None
+                made = declared_types.extended_type(kind, field.name, work.fields or {}, name, reads)
+        outputs = pcoll | name >> beam.ParDo(GatherFn(work, type(self), errors, bool(self._given)), *self._given)
+        failing = typehints.Any if elements_of.are_batches(kind) else kind
+        if work.fields is not None:
+            if errors is None:
+                outputs = outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
+            return self._results(pcoll, outputs, made, failing)
+        good = outputs | "Good" >> beam.Filter(_is_good).with_output_types(pa.RecordBatch)
+        results = self._make(good, pcoll)
+        if errors is None:
+            return self._results(pcoll, results, results.element_type, None)
+        failed = outputs | "Failed" >> beam.Filter(_is_failed).with_output_types(typehints.Any)
+        return self._results(pcoll, (results, failed) | "Both" >> beam.Flatten(), results.element_type, failing)
+
+    def _make(self, batches: PCollection[pa.RecordBatch], pcoll: PCollection[Any]) -> PCollection[Any]:
+        """Returns the results of a step whose work returns batches.
+
+        Args:
+          batches: the batches; those of rows are in one window each.
+          pcoll: the input of the step.
+        """
+        raise NotImplementedError
 
 
 def _as_it_is(element: _Made) -> _Made:
@@ -135,91 +149,15 @@ def _as_it_is(element: _Made) -> _Made:
     return element
 
 
-class _ComputeFn(beam.DoFn):
-    """What the DoFns for rows and for batches have in common."""
-
-    def __init__(
-        self,
-        columns: Columns,
-        column: str,
-        transform: type[beam.PTransform],
-        errors: ErrorHandling | None,
-        has_side_input: bool = False,
-    ) -> None:
-        self._columns = columns
-        self._column = column
-        self._step = transform.__name__
-        self._errors = errors
-        self._needs_given = has_side_input
-        self._shared = Shared()
-        self._functions: dict[Any, Callable[[pa.Array], Computed]] = {}
-        self._n_in = Metrics.counter(transform, "elements-in")
-        self._n_failed = Metrics.counter(transform, "elements-failed")
-
-    def setup(self) -> None:
-        """Prepares what needs no side input, once for all threads of the process, before the first element comes."""
-        if not self._needs_given:
-            self._functions[None] = self._shared.acquire(lambda: self._columns.prepare(None))
-
-    def teardown(self) -> None:
-        self._functions.clear()
-
-    def _prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        function = self._functions.pop(given, None)  # the last is the one used last
-        if function is None:
-            if len(self._functions) == KEPT_FUNCTIONS:
-                del self._functions[next(iter(self._functions))]
-            function = self._columns.prepare(given)
-        self._functions[given] = function
-        return function
-
-    def _failed(self, element: Any, error: Exception) -> Failed:
-        """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
-        failed = failed_element(self._errors, self._step, element, error)
-        self._n_failed.inc()
-        return failed
-
-    def _batches(self, element: Any, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
-        """Yields the outputs of a batch or table."""
-        arrow_coder.register()
-        for batch in elements_of.batches_of(element) or ():
-            self._n_in.inc(batch.num_rows)
-            try:
-                elements_of.check_batch(batch)
-            except ValueError as error:  # looking at a row of it could end the process
-                yield self._failed(f"an Arrow batch of {batch.num_rows} rows", error)
-                continue
-            yield from self._batch_outputs(batch, function)
-
-    def _batch_outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
-        def compute(rows: _Rows) -> Computed:
-            column = elements_of.batch_column(_rows_of(batch, rows), self._column, self._columns.reads)
-            if column.null_count:
-                raise ValueError(f"the field {self._column!r} is null")
-            computed = function(column)
-            elements_of.check_new(batch.schema.names, computed.columns.keys() - {self._column})
-            return computed
-
-        def unusable(rows: _Rows) -> Mapping[int, Exception]:
-            return elements_of.unusable_rows(_rows_of(batch, rows), self._column)
-
-        for rows, computed, failed in _stretches(batch.num_rows, compute, unusable):
-            for i, error in failed.items():
-                yield self._failed(elements_of.only_row(batch.slice(i, 1)), error)
-            if computed is not None:
-                if computed.report is not None:
-                    computed.report()
-                taken = rows if computed.rows is None else rows[computed.rows]
-                yield elements_of.with_columns(_rows_of(batch, taken), computed.columns)
+def _is_failed(output: Any) -> bool:
+    return isinstance(output, Failed)
 
 
-def _rows_of(batch: pa.RecordBatch, rows: _Rows) -> pa.RecordBatch:
-    """Returns rows of a batch in any order; the batch itself if these are all of it."""
-    is_all = rows.size == batch.num_rows and bool((rows == np.arange(rows.size)).all())
-    return batch if is_all else elements_of.take_rows(batch, rows)
+def _is_good(output: Any) -> bool:
+    return not isinstance(output, Failed)
 
 
-def _stretches(
+def _rows_at_fault(
     n: int, compute: Callable[[_Rows], _Made], unusable: Callable[[_Rows], Mapping[int, Exception]] = lambda _: {}
 ) -> Iterator[tuple[_Rows, _Made | None, Mapping[int, Exception]]]:
     """Computes rows 0 to `n` together; if that fails, without the rows at fault.
@@ -240,13 +178,13 @@ def _stretches(
             try:
                 return rows, compute(rows), failed
             except RowsError as error:
-                found = error.failed
+                wrong = error.failed
             except Exception:
-                found = unusable(rows)
-                if not found:
+                wrong = unusable(rows)
+                if not wrong:
                     raise
-            failed |= {int(rows[i]): error for i, error in found.items()}
-            rows = np.delete(rows, [*found])
+            failed |= {int(rows[i]): error for i, error in wrong.items()}
+            rows = np.delete(rows, [*wrong])
             if not rows.size:
                 return rows, None, failed
 
@@ -257,17 +195,10 @@ def _stretches(
             yield np.arange(0), None, {start: result}
 
 
-class _BatchFn(_ComputeFn):
-    """For PCollections of Arrow batches or tables."""
-
-    def process(self, element: pa.RecordBatch | pa.Table, given: Any = None) -> Iterator[Any]:
-        return self._batches(element, self._prepare(given))
-
-
 class _Gathered:
     """Elements that go through the function together, and where each belongs."""
 
-    def __init__(self, function: Callable[[pa.Array], Computed]) -> None:
+    def __init__(self, function: Compute) -> None:
         self.function = function
         self.elements: list[Any] = []
         self.places: list[tuple[int, Any, Any, Any]] = []  # index of the first element there, timestamp, window, pane
@@ -276,16 +207,47 @@ class _Gathered:
         self.pane: Any = None
 
 
-class _GatherFn(_ComputeFn):
-    """For PCollections of rows; of Arrow batches and tables among them, each goes by itself."""
+class GatherFn(beam.DoFn):
+    """Elements -> results, and `Failed` between them. Rows are gathered; Arrow batches and tables go one by one."""
+
+    def __init__(
+        self, work: Work, transform: type[beam.PTransform], errors: ErrorHandling | None, has_side_input: bool = False
+    ) -> None:
+        """Takes the work of a step, its class, its second output, and whether its elements come with a side input."""
+        self._work = work
+        self._is_apart = work.fields is None  # no batch is of two windows
+        self._step = transform.__name__
+        self._errors = errors
+        self._needs_given = has_side_input
+        self._shared = Shared()
+        self._functions: dict[Any, Compute] = {}
+        self._n_in = Metrics.counter(transform, "elements-in")
+        self._n_failed = Metrics.counter(transform, "elements-failed")
+
+    def setup(self) -> None:
+        """Prepares what needs no side input, once for all threads of the process, before the first element comes."""
+        arrow_coder.register()
+        if not self._needs_given:
+            self._functions[None] = self._shared.acquire(lambda: self._work.prepare(None))
+
+    def teardown(self) -> None:
+        """Lets go of the functions."""
+        self._functions.clear()
+
+    def _prepare(self, given: Any) -> Compute:
+        function = self._functions.pop(given, None)  # the last is the one used last
+        if function is None:
+            if len(self._functions) == KEPT_FUNCTIONS:
+                del self._functions[next(iter(self._functions))]
+            function = self._work.prepare(given)
+        self._functions[given] = function
+        return function
 
     def start_bundle(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._gathered: _Gathered | None = None  # for the last side input, which is this one
+        """Begins without elements."""
+        self._gathered: _Gathered | None = None  # those of the last side input and, if batches are made, window
         self._given: Any = None
-        self._by_given: dict[Any, _Gathered] = {}  # windows have side inputs of their own
+        self._all_gathered: dict[Any, _Gathered] = {}
         self._getters: dict[type, Callable[[Any], Any]] = {}
         self._n_elements = self._n_characters = 0
 
@@ -295,17 +257,17 @@ class _GatherFn(_ComputeFn):
         timestamp: Any = beam.DoFn.TimestampParam,
         window: Any = beam.DoFn.WindowParam,
         pane: Any = beam.DoFn.PaneInfoParam,
+        given: Any = None,  # the last: Beam leaves out what it has no value for
     ) -> Iterator[Any] | None:
-        return self._gather(element, None, timestamp, window, pane)
-
-    def _gather(self, element: Any, given: Any, timestamp: Any, window: Any, pane: Any) -> Iterator[Any] | None:
+        """Gathers an element; returns the outputs of all once there are enough, and of a batch at once."""
         if type(element) in _ARROW:
-            return self._batches(element, self._prepare(given))
+            return self._of_batches(element, self._prepare(given))
         gathered = self._gathered
-        if gathered is None or given is not self._given:
-            gathered = self._by_given.get(given)
+        if gathered is None or given is not self._given or (self._is_apart and window != gathered.window):
+            key = (given, window) if self._is_apart else given  # windows have side inputs of their own
+            gathered = self._all_gathered.get(key)
             if gathered is None:
-                gathered = self._by_given[given] = _Gathered(self._prepare(given))
+                gathered = self._all_gathered[key] = _Gathered(self._prepare(given))
             self._gathered, self._given = gathered, given
         if (
             timestamp.micros != gathered.micros
@@ -318,54 +280,66 @@ class _GatherFn(_ComputeFn):
         self._n_elements += 1
         get = self._getters.get(type(element))
         if get is None:
-            get = self._getters[type(element)] = elements_of.getter_of(type(element), self._column)
+            get = self._getters[type(element)] = elements_of.getter_of(type(element), self._work.reads[0].name)
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # `usable` finds it again
             self._n_characters += len(get(element))
         if self._n_characters < BATCH_CHARACTERS and self._n_elements < BATCH_ELEMENTS:
             return None
-        return self._flush()
+        return self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from self._flush()
+        """Yields the outputs of what is gathered, each with timestamp, window and pane of its element.
 
-    def _flush(self) -> Iterator[Any]:
-        """Yields the outputs of the gathered elements, each with the timestamp, window and pane of its element."""
-        batches = [*self._by_given.values()]
-        self._clear()
-        for gathered in batches:
+        Those of a batch are the end of its window and the window.
+        """
+        all_gathered = [*self._all_gathered.values()]
+        self.start_bundle()
+        for gathered in all_gathered:
             self._n_in.inc(len(gathered.elements))
-            outputs = self._outputs(gathered.function, gathered.elements)
+            outputs = self._of_rows(gathered.function, gathered.elements)
             starts = [start for start, *_ in gathered.places]
             for index, output in outputs:
                 _, timestamp, window, pane = gathered.places[bisect.bisect_right(starts, index) - 1]
-                yield WindowedValue(output, timestamp, (window,), pane)
+                if isinstance(output, pa.RecordBatch):
+                    yield WindowedValue(output, window.max_timestamp(), (window,))
+                else:
+                    yield WindowedValue(output, timestamp, (window,), pane)
 
-    def _outputs(self, function: Callable[[pa.Array], Computed], elements: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def _of_rows(self, function: Compute, elements: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Yields pairs of an element's index and one of its outputs."""
-        column, good, unusable = elements_of.usable(elements, self._column, self._columns.reads)
-        for i, error in unusable:
+        columns, good, unusable = elements_of.usable(elements, self._work.reads)
+        for i, error in unusable.items():
             yield i, self._failed(elements[i], error)
 
-        def compute(rows: _Rows) -> tuple[Computed, dict[str, Any]]:
-            some = column
+        def compute(rows: _Rows) -> tuple[Computed | pa.RecordBatch, Mapping[str, Any]]:
+            some = columns
             if rows.size < len(good):
-                some = column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
-            computed = function(some)
-            return computed, {name: computed.values_of(name) for name in computed.columns}
+                some = [
+                    each.take(pa.array(rows)) if isinstance(each, pa.Array) else [each[i] for i in rows]
+                    for each in columns
+                ]
+            computed = function(*some)
+            return computed, computed.listed() if isinstance(computed, Computed) else {}
 
-        for rows, made, failed in _stretches(len(good), compute) if good else ():
+        for rows, made, failed in _rows_at_fault(len(good), compute) if good else ():
             for row, error in failed.items():
                 yield good[row], self._failed(elements[good[row]], error)
-            if made is not None:
-                yield from self._made_of([good[row] for row in rows.tolist()], elements, *made)
+            if made is None:
+                continue
+            computed, values = made
+            indices = [good[row] for row in rows.tolist()]
+            if not isinstance(computed, Computed):
+                yield indices[0], computed
+            else:
+                yield from self._extended(indices, elements, computed, values)
 
-    def _made_of(
-        self, indices: Sequence[int], elements: Sequence[Any], computed: Computed, columns: Mapping[str, Any]
+    def _extended(
+        self, indices: Sequence[int], elements: Sequence[Any], computed: Computed, values: Mapping[str, Any]
     ) -> Iterator[tuple[int, Any]]:
         if computed.report is not None:
             computed.report()
         sources = indices if computed.rows is None else [indices[row] for row in computed.rows.tolist()]
-        rows = elements_of.extend([elements[i] for i in sources], self._column, columns)
+        rows = elements_of.extend([elements[i] for i in sources], self._work.reads[0].name, values)
         failures = set()
         for i, row in zip(sources, rows, strict=True):
             if not isinstance(row, Exception):
@@ -374,168 +348,43 @@ class _GatherFn(_ComputeFn):
                 failures.add(i)
                 yield i, self._failed(elements[i], row)
 
-
-class _GatherBesideFn(_GatherFn):
-    """For PCollections of rows, with a side input, which costs some microseconds per element."""
-
-    def process(  # type: ignore[override]
-        self,
-        element: Any,
-        given: Any,
-        timestamp: Any = beam.DoFn.TimestampParam,
-        window: Any = beam.DoFn.WindowParam,
-        pane: Any = beam.DoFn.PaneInfoParam,
-    ) -> Iterator[Any] | None:
-        return self._gather(element, given, timestamp, window, pane)
-
-
-class Gather(beam.DoFn):
-    """Makes Arrow batches of elements, for a step that makes something else of many, such as counts.
-
-    Rows are gathered, those of each window by themselves. Arrow batches and tables among them pass one by one.
-    """
-
-    def __init__(
-        self,
-        field: str,
-        rows: Callable[[Sequence[Any]], pa.RecordBatch],
-        batch: Callable[[pa.RecordBatch], pa.RecordBatch],
-    ) -> None:
-        """Takes what makes batches, which raises an error that shows an element that cannot be used.
-
-        Args:
-          field: the field whose sizes say when there are enough rows.
-          rows: makes a batch of rows.
-          batch: makes one of a batch, whose buffers have been checked.
-        """
-        self._field, self._rows, self._batch = field, rows, batch
-
-    def setup(self) -> None:
-        """Makes Beam send batches as Arrow IPC streams."""
-        arrow_coder.register()
-
-    def start_bundle(self) -> None:
-        """Begins without rows."""
-        self._by_window: dict[Any, list[Any]] = {}
-        self._n_elements = self._n_characters = 0
-
-    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
-        """Yields batches once there are enough rows, and each Arrow batch at once."""
-        if type(element) in _ARROW:
-            for batch in elements_of.batches_of(element) or ():
+    def _of_batches(self, element: Any, function: Compute) -> Iterator[Any]:
+        """Yields the outputs of a batch or table."""
+        for batch in elements_of.batches_of(element) or ():
+            self._n_in.inc(batch.num_rows)
+            try:
                 elements_of.check_batch(batch)
-                yield self._batch(batch)
-            return
-        self._by_window.setdefault(window, []).append(element)
-        self._n_elements += 1
-        with contextlib.suppress(AttributeError, KeyError, TypeError):  # `usable` finds it again
-            self._n_characters += len(elements_of.getter_of(type(element), self._field)(element))
-        if self._n_characters >= BATCH_CHARACTERS or self._n_elements >= BATCH_ELEMENTS:
-            yield from self.finish_bundle()
+            except ValueError as error:  # looking at a row of it could end the process
+                yield self._failed(f"an Arrow batch of {batch.num_rows} rows", error)
+                continue
+            yield from self._of_batch(batch, function)
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Yields batches of the rows that are left."""
-        by_window = self._by_window
-        self.start_bundle()
-        for window, elements in by_window.items():
-            yield WindowedValue(self._rows(elements), window.max_timestamp(), (window,))
+    def _of_batch(self, batch: pa.RecordBatch, function: Compute) -> Iterator[Any]:
+        fields = self._work.reads
 
+        def compute(rows: _Rows) -> Computed | pa.RecordBatch:
+            some = elements_of.take_rows(batch, rows)
+            computed = function(*(elements_of.batch_column(some, field) for field in fields))
+            if isinstance(computed, Computed):
+                elements_of.check_new(batch.schema.names, computed.columns.keys() - {fields[0].name})
+            return computed
 
-def gather_field(step: str, field: str, type_: pa.DataType) -> beam.ParDo:
-    """Returns `Gather` for one field, which has the column `field` of its batches, without nulls."""
-    rows, batch = (
-        functools.partial(_field_of_rows, step, field, type_),
-        functools.partial(_field_of, step, field, type_),
-    )
-    return beam.ParDo(Gather(field, rows, batch)).with_output_types(pa.RecordBatch)
+        def unusable(rows: _Rows) -> Mapping[int, Exception]:
+            return elements_of.unusable_rows(elements_of.take_rows(batch, rows), fields)
 
+        for rows, computed, failed in _rows_at_fault(batch.num_rows, compute, unusable):
+            for i, error in failed.items():
+                yield self._failed(elements_of.only_row(batch.slice(i, 1)), error)
+            if isinstance(computed, Computed):
+                if computed.report is not None:
+                    computed.report()
+                taken = rows if computed.rows is None else rows[computed.rows]
+                yield elements_of.with_columns(elements_of.take_rows(batch, taken), computed.columns)
+            elif computed is not None:
+                yield computed
 
-def _field_of_rows(step: str, field: str, type_: pa.DataType, rows: Sequence[Any]) -> pa.RecordBatch:
-    return pa.record_batch({field: column_of(step, rows, field, type_)})
-
-
-def _field_of(step: str, field: str, type_: pa.DataType, batch: pa.RecordBatch) -> pa.RecordBatch:
-    column = elements_of.batch_column(batch, field, type_)
-    if column.null_count:
-        raise ValueError(f"{step}: the field {field!r} is null in {column.null_count} of {len(column)} rows")
-    return pa.record_batch({field: column})
-
-
-def column_of(step: str, elements: Sequence[Any], field: str, type_: pa.DataType) -> pa.Array:
-    """Returns a field of elements as a column; raises ValueError, showing the element, if one cannot be used."""
-    column, _, failed = elements_of.usable(elements, field, type_)
-    for i, error in failed:
-        failed_element(None, step, elements[i], error)
-    return column
-
-
-@dataclasses.dataclass(frozen=True)
-class _Check:
-    """Computes no columns: elements pass as they are, if their field can be read and the check does not raise."""
-
-    reads: pa.DataType | None
-    check: Callable[[Any, Any], None] | None
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return {}
-
-    def display_data(self) -> Mapping[str, Any]:
-        return {}
-
-    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        def compute(column: pa.Array) -> Computed:
-            if self.check is not None:
-                self.check(given, column)
-            return Computed({})
-
-        return compute
-
-
-@dataclasses.dataclass(frozen=True)
-class Check:
-    """A field that a step needs, and what is wrong with its values."""
-
-    column: str
-    reads: pa.DataType | None
-    """The type of the field; None: any, and the check takes a list of values, or the column of a batch as it is."""
-    check: Callable[[Any, Any], None] | None = None
-    """Raises an error if values, of which none is null, cannot be used; takes the value of the side input, and them."""
-    side_input: Any = None
-
-
-def expand_checked(
-    step: FallibleTransform,
-    pcoll: PCollection[Any],
-    expand: Callable[[PCollection[Any]], PCollection[Any]],
-    *checks: Check,
-) -> Results:
-    """Expands a step that makes something else of many elements, such as counts; elements fail before it counts them.
-
-    Args:
-      step: the step, whose `with_exception_handling` decides.
-      pcoll: its input.
-      expand: adds the step itself.
-      *checks: what is checked if the step has a second output.
-    """
-    arrow_coder.register()
-    errors = step._errors
-    if errors is None:
-        made = expand(pcoll)
-        return step._results(pcoll, made, made.element_type, None)
-    good, failed = pcoll, []
-    for each in checks:
-        check = RowTransform(_Check(each.reads, each.check), each.column, each.side_input)
-        check = check.with_exception_handling(
-            exc_class=errors.exc_class, on_failure_callback=errors.on_failure_callback
-        )
-        good, letters = good | f"Check {each.column}" >> check
-        failed.append(letters | f"Failed {each.column}" >> beam.Map(_as_failed))
-    made = expand(good)
-    element_type: Any = typehints.Any if elements_of.are_batches(pcoll.element_type) else pcoll.element_type
-    return step._results(pcoll, (made, *failed) | "Both" >> beam.Flatten(), made.element_type, element_type)
-
-
-def _as_failed(letter: Any) -> Failed:
-    """Returns a letter on its way. `Failed` itself would tell Beam a type that its runtime checks find nowhere."""
-    return Failed(letter)
+    def _failed(self, element: Any, error: Exception) -> Failed:
+        """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
+        failed = failed_element(self._errors, self._step, element, error)
+        self._n_failed.inc()
+        return failed

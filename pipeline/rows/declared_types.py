@@ -136,9 +136,11 @@ def extended_type(
 
 def _check_kind(kind: Any, field: str, step: str, reads: pa.DataType | None) -> None:
     """Raises TypeError if a field that is declared as `kind` can never be read; arguments as of `extended_type`."""
-    is_text = reads is not None and pa.types.is_string(reads)
+    if reads is None or pa.types.is_large_binary(reads) or pa.types.is_integer(reads):
+        return
+    is_text = pa.types.is_string(reads)
     is_wrong = _is_always(kind, _SCALARS + _GROUPS + (dict,), but=str) if is_text else _is_always(kind, _SCALARS)
-    if reads is not None and is_wrong:
+    if is_wrong:
         wanted = "a string" if is_text else "a list of numbers"
         raise TypeError(f"{step}: the field {field!r} must be {wanted}, but it is declared as {_shown(kind)}")
 

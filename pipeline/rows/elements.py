@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements of PCollections: get a field of one, and give one more fields."""
+"""Elements of PCollections as columns: read fields of rows or batches, and give rows or batches more of them."""
 
 import contextlib
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,79 +13,109 @@ from apache_beam.pvalue import Row
 
 from tokenmill.tokenizer import check_array
 
+Column = Any
+"""An Arrow array, or a list of values."""
 _Element = TypeVar("_Element")
 
 _AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+STRINGS = frozenset(_AS_BYTES)
+"""The types of columns of text."""
 
 
-def getter_of(kind: type, field: str) -> Callable[[Any], Any]:
-    """Returns a function that gets `field` of elements of a type; of a string it returns the string."""
+class Field(NamedTuple):
+    """A field that a step reads."""
+
+    name: str
+    type: pa.DataType | None
+    """A string, or what numbers are cast to; None: the column is a list of values, or that of a batch as it is."""
+    is_optional: bool = False
+    """Whether elements may lack it, or have null; its type is None then."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values must be strings."""
+        return self.type is not None and pa.types.is_string(self.type)
+
+
+def getter_of(kind: type, name: str) -> Callable[[Any], Any]:
+    """Returns a function that gets a field of elements of a type; of a string it returns the string."""
     if issubclass(kind, str):
         return str.__str__  # an enum of strings has a `__str__` that gives its name
-    return operator.itemgetter(field) if issubclass(kind, dict) else operator.attrgetter(field)
+    return operator.itemgetter(name) if issubclass(kind, dict) else operator.attrgetter(name)
 
 
 def usable(
-    elements: Sequence[Any], field: str, type_: pa.DataType | None
-) -> tuple[Any, Sequence[int], list[tuple[int, Exception]]]:
-    """Gets a field of elements, which may be of several types.
+    elements: Sequence[Any], fields: Sequence[Field]
+) -> tuple[list[Column], Sequence[int], dict[int, Exception]]:
+    """Reads fields of elements, which may be strings, dicts and rows in any order; whatever else comes is not usable.
 
     What cannot be used is found by looking at each element, so that a bad one costs little more than a good one.
 
-    Args:
-      elements: strings, dicts and rows in any order. Whatever else comes is not usable.
-      field: the field that they have.
-      type_: the type of the column: a string, or anything that `pa.array` makes of the values; None: a list of values.
-
     Returns:
-      The values of the elements that can be used, as a column; their indices; and (index, error) of each of the others.
+      The column of each field, of the elements that can be used; the indices of these; the errors of the others.
     """
-    is_text = type_ is not None and pa.types.is_string(type_)
+    good: Sequence[int] = range(len(elements))
+    failed: dict[int, Exception] = {}
+    while True:
+        some = elements if len(good) == len(elements) else [elements[i] for i in good]
+        columns, wrong = [], dict[int, Exception]()
+        for field in fields:
+            column = _read(some, field)
+            if isinstance(column, dict):
+                wrong = {**column, **wrong}
+            else:
+                columns.append(column)
+        if not wrong:
+            return columns, good, dict(sorted(failed.items()))
+        failed |= {good[i]: error for i, error in wrong.items()}
+        good = [each for i, each in enumerate(good) if i not in wrong]
+
+
+def _read(elements: Sequence[Any], field: Field) -> Column | dict[int, Exception]:
+    """Returns a field of elements as a column, or the errors of those that cannot be used."""
     kinds = set(map(type, elements))
-    if len(kinds) == 1:  # as nearly always
+    if len(kinds) == 1 and not field.is_optional:  # as nearly always
         with contextlib.suppress(Exception):
-            values = list(map(getter_of(kinds.pop(), field), elements))
+            values = list(map(getter_of(kinds.pop(), field.name), elements))
             kinds = set(map(type, values))
-            if kinds == {str} or not (is_text or type(None) in kinds):
-                return _column_of(values, type_), range(len(elements)), []
-    getters: dict[type, Callable[[Any], Any]] = {}
-    values = []
-    good: list[int] = []
-    failed: list[tuple[int, Exception]] = []
+            if kinds == {str} or not (field.is_text or type(None) in kinds):
+                return _column_of(values, field.type)
+    values, failed = [], {}
     for i, element in enumerate(elements):
-        kind = type(element)
         try:
-            get = getters.get(kind)
-            if get is None:
-                get = getters[kind] = getter_of(kind, field)
-            try:
-                value = get(element)
-            except (AttributeError, KeyError) as error:
-                kinds_told = "elements are strings, dicts, rows or Arrow batches"
-                raise type(error)(f"{kind.__name__} has no field {field!r}; {kinds_told}") from None
-            if value is None:
-                raise ValueError(f"the field {field!r} is null")
-            if is_text and not isinstance(value, str):
-                raise TypeError(f"the field {field!r} must be a string, got {value!r:.80}; decode or cast it")
+            values.append(_value_of(element, field))
         except Exception as error:
-            failed.append((i, error.with_traceback(None)))
-            continue
-        values.append(value)
-        good.append(i)
+            failed[i] = error.with_traceback(None)
+    if failed:
+        return failed
     with contextlib.suppress(pa.ArrowException, UnicodeError, ValueError, TypeError, OverflowError):
-        return _column_of(values, type_), good, failed
+        return _column_of(values, field.type)
     # Not where that error is caught: it would be the context of each of these, which take long to format then.
-    fitting = [_error_of(value, type_) for value in values]
-    failed += [(i, error) for i, error in zip(good, fitting, strict=True) if error is not None]
-    good = [i for i, error in zip(good, fitting, strict=True) if error is None]
-    kept = [value for value, error in zip(values, fitting, strict=True) if error is None]
-    # Each fits, but Arrow may find no type for all of them before it is told one.
-    columns = [_column_of([value], type_) for value in kept] if type_ is not None else []
-    column = pa.concat_arrays(columns) if columns else pa.array(kept, type_)
-    return column, good, sorted(failed, key=operator.itemgetter(0))
+    failed = {i: wrong for i, value in enumerate(values) if (wrong := _error_of(value, field)) is not None}
+    # If each fits, Arrow may find no type for all of them before it is told one.
+    return failed or pa.concat_arrays([_column_of([value], field.type) for value in values])
 
 
-def _column_of(values: list[Any], type_: pa.DataType | None) -> pa.Array | list[Any]:
+def _value_of(element: Any, field: Field) -> Any:
+    kind = type(element)
+    try:
+        value = getter_of(kind, field.name)(element)
+    except (AttributeError, KeyError) as error:
+        if field.is_optional:
+            return None
+        names = ""
+        with contextlib.suppress(Exception):
+            names = f", only {', '.join(map(repr, reader_of(kind, field.name)(element)))}"
+        what = "elements are strings, dicts, rows or Arrow batches"
+        raise type(error)(f"{kind.__name__} has no field {field.name!r}{names}; {what}") from None
+    if value is None and not field.is_optional:
+        raise ValueError(f"the field {field.name!r} is null")
+    if field.is_text and not isinstance(value, str):
+        raise TypeError(f"the field {field.name!r} must be a string, got {value!r:.80}; decode or cast it")
+    return value
+
+
+def _column_of(values: list[Any], type_: pa.DataType | None) -> Column:
     if type_ is None:
         return values
     if pa.types.is_string(type_):
@@ -100,53 +130,61 @@ def _column_of(values: list[Any], type_: pa.DataType | None) -> pa.Array | list[
     return column.cast(type_)
 
 
-def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:
+def _error_of(value: Any, field: Field) -> Exception | None:
     """Returns why a value cannot be in a column, None if it can."""
     try:
-        if type_ is not None and pa.types.is_string(type_):  # a column of one value takes ten times as long
+        if field.is_text:  # a column of one value takes ten times as long
             value.encode()
         else:
-            _column_of([value], type_)
+            _column_of([value], field.type)
     except Exception as error:
         return error.with_traceback(None)
     return None
 
 
-def unusable_rows(batch: pa.RecordBatch, field: str) -> dict[int, Exception]:
-    """Returns, by row, why rows of a checked batch cannot be used: nulls in `field`, and text that is not UTF-8."""
-    column = _decoded(batch.column(field)) if field in batch.schema.names else pa.nulls(0)
-    found: dict[int, Exception] = {}
-    for i in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
-        found[i] = ValueError(f"the field {field!r} is null")
-    if column.type in _AS_BYTES:
-        for i, data in enumerate(column.view(_AS_BYTES[column.type]).to_pylist()):
+def unusable_rows(batch: pa.RecordBatch, fields: Sequence[Field]) -> dict[int, Exception]:
+    """Returns, by row, why rows of a checked batch cannot be used: nulls, and text that is not UTF-8."""
+    wrong: dict[int, Exception] = {}
+    for name, _, is_optional in fields:
+        if name not in batch.schema.names or is_optional:
+            continue
+        column = _decoded(batch.column(name))
+        for i in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+            wrong.setdefault(i, ValueError(f"the field {name!r} is null"))
+        for i, data in enumerate(column.view(_AS_BYTES[column.type]).to_pylist() if column.type in STRINGS else ()):
             try:
                 _ = data is not None and data.decode()
             except UnicodeDecodeError as error:
                 what = f"{error.reason} 0x{data[error.start]:02x} at byte {error.start} of it"
-                found[i] = ValueError(f"the field {field!r} is not UTF-8: {what}")
-    return found
+                wrong.setdefault(i, ValueError(f"the field {name!r} is not UTF-8: {what}"))
+    return wrong
 
 
-def batch_column(batch: pa.RecordBatch, field: str, type_: pa.DataType | None) -> pa.Array:
-    """Returns a column of a checked batch: strings as they are, after a dictionary, others as `type_` if given.
+def batch_column(batch: pa.RecordBatch, field: Field) -> pa.Array:
+    """Returns a column of a checked batch: strings as they are, after a dictionary, others as their field has it.
 
     Raises:
-      TypeError: if text is wanted and the column holds none.
+      KeyError: if there is no such column. TypeError: if text is wanted and the column holds none.
+      ValueError: if a value is null.
     """
-    column = _decoded(batch.column(field))
-    if type_ is None:
+    if field.name not in batch.schema.names:
+        if field.is_optional:
+            return pa.nulls(batch.num_rows)
+        raise KeyError(f"the batch has no field {field.name!r}, only {', '.join(map(repr, batch.schema.names))}")
+    column = _decoded(batch.column(field.name))
+    if column.null_count and not field.is_optional:
+        raise ValueError(f"the field {field.name!r} is null")
+    if field.type is None:
         return column
-    if not pa.types.is_string(type_):
+    if not field.is_text:
         if hasattr(column, "value_lengths"):
             # `cast` of Arrow (25) looks at values before and behind a slice, and makes lists of other rows of views.
             ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(), dtype=np.int64)
             offsets = pa.array(np.concatenate(([0], ends)))
             column = pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=column.is_null())
-        return column.cast(type_)
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
-    if not any(test(column.type) for test in tests):
-        raise TypeError(f"the field {field!r} must be a string, got {column.type}; cast it")
+        return column.cast(field.type)
+    if column.type not in STRINGS and not pa.types.is_null(column.type):
+        raise TypeError(f"the field {field.name!r} must be a string, got {column.type}; cast it")
     return column
 
 
@@ -162,7 +200,7 @@ def check_batch(batch: pa.RecordBatch) -> None:
     """
     batch.validate()
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if isinstance(column, pa.DictionaryArray) and column.type.value_type in _AS_BYTES:
+        if isinstance(column, pa.DictionaryArray) and column.type.value_type in STRINGS:
             # As for columns of text, it is known of each row whether it is UTF-8, not of all.
             values = column.dictionary.view(_AS_BYTES[column.type.value_type])
             column = pa.DictionaryArray.from_arrays(column.indices, values, safe=False)
@@ -185,6 +223,8 @@ def with_columns(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.R
 
 def take_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     """Returns rows of a batch, int64[n], in any order and number."""
+    if rows.size == batch.num_rows and (rows == np.arange(rows.size)).all():
+        return batch
     try:
         return batch.take(pa.array(rows))
     except pa.ArrowNotImplementedError:  # Arrow (25) has no `take` for views of strings
@@ -201,7 +241,7 @@ def only_row(batch: pa.RecordBatch) -> dict[str, Any]:
         try:
             row[name] = column[0].as_py()
         except Exception:
-            is_text = column.type in _AS_BYTES
+            is_text = column.type in STRINGS
             row[name] = column[0].as_buffer().to_pybytes() if is_text else pa.record_batch({name: column})
     return row
 
@@ -214,12 +254,8 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
     Args:
       elements: of any types that `usable` takes.
       field: the name that a string gets as a field of its row.
-      columns: the values of each new field, one per element; of the old fields only `field` may be replaced. Without
-        any, the elements stay what they are.
+      columns: the values of each new field, one per element; of the old fields only `field` may be replaced.
     """
-    if not columns:
-        yield from elements
-        return
     names = tuple(columns)
     new = set(names) - {field}
     readers: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
@@ -231,9 +267,8 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
         try:
             old = read(element)
         except AttributeError:
-            yield AttributeError(
-                f"{kind.__name__} is no dict, beam.Row, NamedTuple or dataclass, whose fields are known"
-            )
+            what = "is no dict, beam.Row, NamedTuple or dataclass, whose fields are known"
+            yield AttributeError(f"{kind.__name__} {what}")
             continue
         if not new.isdisjoint(old):
             yield _taken(old, new)

@@ -63,41 +63,36 @@ class ErrorHandling:
           pcoll: its input.
           outputs: results, and `Failed` between them.
           made: the type of the results.
-          make: makes them of those in `outputs`, which fail where it does; None: they are that.
+          make: makes them of those in `outputs`, and where it fails there is a letter; None: they are that.
           element_type: that of the input elements that fail.
         """
         # What Beam pickles need not be what its type says, and an element that fails often is not: a NamedTuple with
         # None for a string. A coder for rows would end the pipeline at its letter. It also takes numbers alone for a
         # value of a dict that may be a number, a text or None.
-        # Where `make` fails, its letter has the result.
         if make is not None or not isinstance(registry.get_coder(element_type), RowCoder):
             element_type = typehints.Any
         letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
         deal = beam.ParDo(_DealFn(self, step, make))
         dealt = outputs | "DealFailed" >> deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
-        dealt[self.main_tag].element_type, dealt[self.dead_letter_tag].element_type = made, letters
+        good, bad = dealt[self.main_tag], dealt[self.dead_letter_tag]
+        good.element_type, bad.element_type = made, letters
         if self.threshold < 1:
-            self._check_share(pcoll, dealt[self.dead_letter_tag])
+            sums = []
+            for name, each in (("All", pcoll), ("Failed", bad)):
+                if self.threshold_windowing:
+                    each = each | f"Window{name}" >> beam.WindowInto(self.threshold_windowing)
+                numbers = each | f"Count{name}" >> beam.Map(n_rows)
+                sums.append(numbers | f"Sum{name}" >> beam.CombineGlobally(sum).without_defaults())
+            n_all, n_failed = sums
+            _ = n_failed | "CheckShare" >> beam.Map(_check_share, beam.pvalue.AsSingleton(n_all), self.threshold)
         if self.error_handler is None:
             return dealt
-        self.error_handler.add_error_pcollection(dealt[self.dead_letter_tag])
-        return dealt[self.main_tag]
-
-    def _check_share(self, pcoll: Any, failed: Any) -> None:
-        """Adds steps that fail if the share of elements that failed, in a window, is above the threshold."""
-        counted = [
-            each | f"Window{name}" >> beam.WindowInto(self.threshold_windowing) if self.threshold_windowing else each
-            for name, each in (("All", pcoll), ("Failed", failed))
-        ]
-        n_all, n_failed = (
-            each | f"Count{name}" >> beam.Map(n_rows) | f"Sum{name}" >> beam.CombineGlobally(sum).without_defaults()
-            for name, each in zip(("All", "Failed"), counted, strict=True)
-        )
-        _ = n_failed | "CheckShare" >> beam.Map(_check_share, beam.pvalue.AsSingleton(n_all), self.threshold)
+        self.error_handler.add_error_pcollection(bad)
+        return good
 
 
 class FallibleTransform(beam.PTransform):
-    """A step that can give elements that it cannot use an output of their own."""
+    """A step with an optional second output, for elements that it cannot use."""
 
     _errors: ErrorHandling | None = None
 

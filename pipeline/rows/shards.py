@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Literal, cast
 
@@ -16,20 +16,19 @@ import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection, Row
-from apache_beam.typehints import Tuple, no_annotations
+from apache_beam.typehints import Tuple
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.rows import declared_types
-from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import Check, Gather, column_of, expand_checked
-from tokenmill.pipeline.rows.errors import FallibleTransform, Results, RowsError
+from tokenmill.pipeline.rows.batching import Compute, RowTransform, Work
+from tokenmill.pipeline.rows.elements import STRINGS, Column, Field
+from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.pages import tokenizer_info
@@ -38,16 +37,14 @@ from tokenmill.pipeline.transforms.stages import call_once
 _WRITTEN = RowTypeConstraint.from_fields(
     [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]
 )
-_NOT_COUNTED = -1
 _RENAMES = 16
 """So many files get their final names at a time."""
 
-_STRINGS = pa.string(), pa.large_string(), pa.string_view()
 _SHARD = re.compile(r"tokens-\d+-of-\d+\.")
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
 
 
-class WriteShards(FallibleTransform):
+class WriteShards(RowTransform):
     """Writes ids to a fixed number of Parquet, TFRecord or Arrow files, with the columns that a job's shards have.
 
         tokens | WriteShards("out", "vocab", n_shards=16, id_column="id")
@@ -95,7 +92,6 @@ class WriteShards(FallibleTransform):
         Raises:
           OSError, ValueError: if `tokenizer` cannot be read or is not a tokenizer, or an argument is not allowed.
         """
-        super().__init__()
         if format not in ("parquet", "tfrecord", "arrow"):
             raise ValueError(f"WriteShards: format {format!r}: allowed are parquet, tfrecord, arrow; jobs write more")
         if not isinstance(n_shards, int | np.integer) or n_shards < 1:
@@ -103,43 +99,26 @@ class WriteShards(FallibleTransform):
         if padding_side not in ("right", "left", None):
             raise ValueError(f"WriteShards: padding_side must be right, left or None, got {padding_side!r}")
         self._output = OutputConfig(path=path, format=format, compression=compression)
-        self._given = GivenTokenizer(tokenizer, TokenizerConfig())
-        self._n_shards = int(n_shards)
-        self._columns = column, id_column
-        self._padding_side = padding_side
+        self._tokenizer = GivenTokenizer(tokenizer)
+        self._n_shards, self._padding_side = int(n_shards), padding_side
+        doc_id = Field(id_column or "doc_id", None, is_optional=id_column is None)
+        fields = [Field(column, IDS), doc_id, Field("n_tokens", None, True), Field("n_oov", None, True)]
+        work = Work(fields, functools.partial(_as_tokens, self._tokenizer, doc_id, padding_side))
+        of_documents = {"id_column": id_column} if id_column else {}
+        options = {"path": path, "format": format, **of_documents, "n_shards": n_shards}
+        options |= {"padding_side": str(padding_side), **self._tokenizer.display_data()}
+        super().__init__(work, self._tokenizer.side_input, **options)
 
-    def display_data(self) -> dict[str, Any]:
-        """Returns what is written where, and the digest of the tokenizer."""
-        ids, doc_ids = self._columns
-        options = {"column": ids, **({"id_column": doc_ids} if doc_ids else {}), "n_shards": self._n_shards}
-        where = {"path": self._output.path, "format": self._output.formats[0]}
-        return {**where, **options, "padding_side": str(self._padding_side), **self._given.display_data()}
-
-    @no_annotations  # which do not know of a second output
-    def expand(self, pcoll: PCollection[Any]) -> Results:
-        """Adds the step to a pipeline."""
-        pcoll = declared_types.declared(self, pcoll)
-        for column, reads in zip(self._columns, (IDS if self._errors is None else None, None), strict=True):
-            if column is not None:
-                declared_types.extended_type(pcoll.element_type, column, {}, "WriteShards", reads)
+    def _make(self, batches: PCollection[pa.RecordBatch], pcoll: PCollection[Any]) -> PCollection[Any]:
         _earlier_files(self._output, self._n_shards)
         declared_types.check_global(pcoll, "WriteShards")
-        ids, doc_ids = self._columns
-        checks = [Check(ids, IDS, self._given.check_ids, self._given.side_input)]
-        if doc_ids is not None:
-            checks.append(Check(doc_ids, None, functools.partial(_check_doc_ids, doc_ids)))
-        return expand_checked(self, pcoll, self._expand, *checks)
-
-    def _expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        fields = _Fields(*self._columns)
-        gather = beam.ParDo(Gather(fields.ids, fields.of_rows, fields.of_batch)).with_output_types(pa.RecordBatch)
         deal = beam.FlatMap(_dealt, self._n_shards).with_output_types(Tuple[int, pa.RecordBatch])
-        keyed = pcoll | "Gather" >> gather | "Deal" >> deal
-        fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
-        write = beam.ParDo(fn, self._given.side_input)
         numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
         empty = numbers | "Empty" >> beam.Map(_no_rows).with_output_types(Tuple[int, pa.RecordBatch])
-        written = (keyed, empty) | "All" >> beam.Flatten() | "ByShard" >> beam.GroupByKey() | "Write" >> write
+        fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._tokenizer)
+        write = beam.ParDo(fn, self._tokenizer.side_input)
+        keyed = (batches | "Deal" >> deal, empty)
+        written = keyed | "All" >> beam.Flatten() | "ByShard" >> beam.GroupByKey() | "Write" >> write
         files = beam.pvalue.AsList(written)
         rows = call_once(pcoll.pipeline, "Publish", _publish, files, self._output, self._n_shards)
         return rows | "Files" >> beam.FlatMap(_rows_of).with_output_types(_WRITTEN)
@@ -188,101 +167,77 @@ def _rows_of(rows: list[Any]) -> Iterator[Any]:
         yield row
 
 
-def _check_doc_ids(field: str, _: Any, ids: Any) -> None:
-    """Raises RowsError, or for the column of a batch TypeError, if ids of documents are no strings and no integers."""
-    if isinstance(ids, pa.Array):
-        if not pa.types.is_integer(ids.type):
-            _text(ids, field)
-        return
-    failed = {}
-    for i, each in enumerate(ids):
-        try:
-            _doc_id(field, each).encode()
-        except (TypeError, UnicodeError) as error:
-            failed[i] = error.with_traceback(None)
-    if failed:
-        raise RowsError(failed)
-
-
-def _doc_id(field: str, given: Any) -> str:
-    if not isinstance(given, str | int | np.integer) or isinstance(given, bool):
-        raise TypeError(f"WriteShards: the field {field!r} must be a string or an integer, got {given!r:.80}")
-    return str(given)
-
-
-def _own_ids(column: pa.Array) -> pa.Array | None:
-    """Returns the ids of documents that nobody named: strings, empty where there is none; None if they are not text."""
-    column = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
-    if column.type not in _STRINGS:
-        return None
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        return None
-    return column.cast(pa.string()).fill_null("")
-
-
-def _is_text(given: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in given)
-
-
 def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
     """Returns an empty batch for a shard, so that every file is written, even one without rows."""
     return shard, pa.RecordBatch.from_pylist([], schema=_KEYED)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Fields:
-    """The fields that are written; makes batches of `schemas.TOKENS` of elements, as `Gather` wants it."""
+def _as_tokens(source: GivenTokenizer, doc_id: Field, padding_side: str | None, given: str | None) -> Compute:
+    """Returns what makes `schemas.TOKENS` of ids, ids of documents, and numbers of tokens and of unknown ones."""
+    unknown = source.tokenizer(given).unk_token_id
 
-    ids: str
-    doc_id: str | None
+    def compute(ids: pa.Array, doc_ids: Column, *counts: Column) -> pa.RecordBatch:
+        source.check_ids(given, ids)
+        offsets, is_unknown = ids.offsets.to_numpy(), ids.values.to_numpy() == (-1 if unknown is None else unknown)
+        n_before = np.concatenate(([0], np.cumsum(is_unknown)))
+        known = np.diff(offsets), n_before[offsets[1:]] - n_before[offsets[:-1]]
+        n_tokens, n_oov = (
+            pc.coalesce(pa.array(each).cast(pa.int32()), pa.array(its, pa.int32()))
+            for each, its in zip(counts, known, strict=True)
+        )
+        _check_lengths(n_tokens.to_numpy(), np.diff(offsets), padding_side)
+        return pa.record_batch([_doc_ids(doc_ids, doc_id), ids, n_tokens, n_oov], schema=schemas.TOKENS)
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return self.doc_id or "doc_id", self.ids, "n_tokens", "n_oov"
+    return compute
 
-    def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        self._require(batch.schema.names)
-        doc_ids, _, *counts = (batch.column(name) if name in batch.schema.names else None for name in self._names)
-        if self.doc_id is None and doc_ids is not None:
-            doc_ids = _own_ids(doc_ids)
-        return self._joined(batch.num_rows, doc_ids, elements_of.batch_column(batch, self.ids, IDS), *counts)
 
-    def of_rows(self, elements: Sequence[Any]) -> pa.RecordBatch:
-        ids = column_of("WriteShards", elements, self.ids, IDS)
-        rows = [elements_of.reader_of(type(each), self.ids)(each) for each in elements]
-        for row in rows:
-            self._require(row)
-        name, _, *counts = self._names
-        if self.doc_id is not None:
-            doc_ids = [_doc_id(name, row[name]) for row in rows]
-        else:
-            doc_ids = [each if isinstance(each := row.get(name), str) and _is_text(each) else "" for row in rows]
-        known = (pa.array([row.get(each) for row in rows]) for each in counts)
-        return self._joined(len(rows), pa.array(doc_ids, pa.string()), ids, *known)
+def _check_lengths(n_tokens: np.ndarray, lengths: np.ndarray, padding_side: str | None) -> None:
+    """Raises RowsError for rows of other lengths than their numbers of tokens, unless they are said to be padded."""
+    is_wrong, failed = (n_tokens > lengths) | (n_tokens < 0), dict[int, Exception]()
+    for row in np.flatnonzero(is_wrong | ((n_tokens != lengths) & (padding_side is None))).tolist():
+        said = f"but its n_tokens is {n_tokens[row]}"
+        if not is_wrong[row]:
+            said = f"and {n_tokens[row]} tokens: it is padded; say padding_side"
+        failed[row] = ValueError(f"a row has {lengths[row]} ids{',' * int(is_wrong[row])} {said}")
+    if failed:
+        raise RowsError(failed)
 
-    def _require(self, found: Collection[str]) -> None:
-        """Raises ValueError if the field with the ids, or the one with the document's id, is not there."""
-        for name in self._names[self.doc_id is None : 2]:
-            if name not in found:
-                raise ValueError(f"WriteShards: the rows have no field {name!r}, only {', '.join(map(repr, found))}")
 
-    def _joined(self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any) -> pa.RecordBatch:
-        if isinstance(doc_ids, pa.DictionaryArray):
-            doc_ids = doc_ids.dictionary_decode()
-        if doc_ids is not None and pa.types.is_integer(doc_ids.type):
-            doc_ids = doc_ids.cast(pa.string())
-        for name, column in zip(self._names, (doc_ids, ids), strict=False):
-            if column is not None and column.null_count:
-                raise ValueError(f"WriteShards: the field {name!r} is null in {column.null_count} of {n} rows")
-        if ids.values.null_count:
-            raise ValueError(f"WriteShards: an id in the field {self.ids!r} is null")
-        doc_ids = pa.array([""] * n, pa.string()) if doc_ids is None else _text(doc_ids, self._names[0])
-        n_tokens, n_oov = ((pa.nulls(n) if each is None else each).cast(pa.int32()) for each in (n_tokens, n_oov))
-        n_tokens = pc.coalesce(n_tokens, pa.array(np.diff(ids.offsets.to_numpy()), pa.int32()))
-        columns = [doc_ids, ids, n_tokens, n_oov.fill_null(_NOT_COUNTED)]
-        return pa.record_batch(columns, schema=schemas.TOKENS)
+def _doc_ids(column: Column, field: Field) -> pa.Array:
+    """Returns ids of documents as strings, of which none is null.
+
+    Raises:
+      RowsError: for values that are no strings and no integers, unless nobody named the field: their ids are empty.
+      TypeError, ValueError: the same of the column of a batch, or of text in it that is not UTF-8.
+    """
+    if isinstance(column, pa.Array):
+        column = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+        if field.is_optional and column.type not in STRINGS:
+            return pa.array([""] * len(column), pa.string())
+        if column.type not in STRINGS and not pa.types.is_integer(column.type):
+            raise TypeError(f"the field {field.name!r} must be a string or an integer, got {column.type}")
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            if not field.is_optional:
+                raise
+            return pa.array([""] * len(column), pa.string())
+        return column.cast(pa.string()).fill_null("")
+    names, failed = [], {}
+    for i, value in enumerate(column):
+        try:
+            if not isinstance(value, str | int | np.integer) or isinstance(value, bool):
+                raise TypeError(f"the field {field.name!r} must be a string or an integer, got {value!r:.80}")
+            if field.is_optional and not isinstance(value, str):
+                raise TypeError("an id that nobody named is used where it is a string")
+            str(value).encode()
+            names.append(str(value))
+        except (TypeError, UnicodeError) as error:
+            failed[i] = error.with_traceback(None)
+            names.append("")
+    if failed and not field.is_optional:
+        raise RowsError(failed)
+    return pa.array(names, pa.string())
 
 
 def _dealt(rows: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -296,14 +251,6 @@ def _dealt(rows: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int, pa.Record
         yield int(shard), keyed.take(pa.array(np.flatnonzero(shards == shard)))
 
 
-def _text(column: pa.Array, name: str | None) -> pa.Array:
-    """Returns a column of strings as `pa.string()`; raises if it holds anything else, or is not UTF-8."""
-    if column.type not in (*_STRINGS, pa.null()):
-        raise TypeError(f"WriteShards: the field {name!r} must be a string or an integer, got {column.type}")
-    column.validate(full=True)
-    return column.cast(pa.string())
-
-
 class _WriteFn(beam.DoFn):
     def __init__(self, output: OutputConfig, n_shards: int, padding_side: Any, given: GivenTokenizer) -> None:
         self._output = output
@@ -315,10 +262,9 @@ class _WriteFn(beam.DoFn):
     def process(self, element: tuple[int, Iterable[pa.RecordBatch]], given: str | None) -> Iterator[tuple[str, Row]]:
         """Writes a shard; yields its temporary path and, under its final one, what it holds."""
         shard, batches = element
-        tokenizer = self._given.tokenizer(given)
         rows = pa.Table.from_batches(list(batches), schema=_KEYED)
         rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending")]).drop_columns("key").combine_chunks()
-        info = dataclasses.replace(tokenizer_info(tokenizer), padding_side=self._padding_side)
+        info = dataclasses.replace(tokenizer_info(self._given.tokenizer(given)), padding_side=self._padding_side)
         name = filenames.shard_name(shard, self._n_shards, formats.suffix(self._output))
         path = storage.join(self._output.path, name)
         # Two attempts may run at once; the runner passes on what one of them yields.
@@ -326,7 +272,7 @@ class _WriteFn(beam.DoFn):
         try:
             writer = formats.open_writer(cast(BinaryIO, file), self._output, info)
             for batch in rows.to_batches():
-                writer.write(self._counted(batch, tokenizer.unk_token_id, tokenizer.n_ids))
+                writer.write(batch)
             writer.close()
             record = file.finish(rows=writer.n_rows, tokens=writer.n_tokens)
         except BaseException:
@@ -335,28 +281,3 @@ class _WriteFn(beam.DoFn):
         self._rows.inc(writer.n_rows)
         written = {"rows": writer.n_rows, "tokens": writer.n_tokens, "n_bytes": record.n_bytes, "sha256": record.sha256}
         yield file.path, Row(file=path, **written)
-
-    def _counted(self, batch: pa.RecordBatch, unk_id: int | None, n_ids: int) -> pa.RecordBatch:
-        """Returns rows with `n_oov` counted where it was not, after checking that padding was declared."""
-        ids, offsets = batch.column("input_ids").values.to_numpy(), batch.column("input_ids").offsets.to_numpy()
-        n_tokens, lengths = batch.column("n_tokens").to_numpy(), np.diff(offsets)
-        if ids.size and not 0 <= ids.min() <= ids.max() < n_ids:
-            wrong = ids[np.argmax((ids < 0) | (ids >= n_ids))]
-            raise ValueError(f"WriteShards: id {wrong} is not in the vocabulary of the tokenizer, which has {n_ids}")
-        if (n_tokens > lengths).any() or (n_tokens < 0).any():
-            row = int(np.argmax((n_tokens > lengths) | (n_tokens < 0)))
-            raise ValueError(f"WriteShards: a row has {lengths[row]} ids, but its n_tokens is {n_tokens[row]}")
-        if self._padding_side is None and (n_tokens != lengths).any():
-            row = int(np.argmax(n_tokens != lengths))
-            raise ValueError(
-                f"WriteShards: a row has {lengths[row]} ids and {n_tokens[row]} tokens: it is padded; say padding_side"
-            )
-        n_oov = batch.column("n_oov").to_numpy()
-        if (n_oov == _NOT_COUNTED).any():
-            n_before = np.concatenate(([0], np.cumsum(ids == (-1 if unk_id is None else unk_id))))
-            n_oov = np.where(n_oov == _NOT_COUNTED, n_before[offsets[1:]] - n_before[offsets[:-1]], n_oov)
-        columns = [
-            *(batch.column(name) for name in ("doc_id", "input_ids", "n_tokens")),
-            pa.array(n_oov.astype(np.int32)),
-        ]
-        return pa.record_batch(columns, schema=schemas.TOKENS)

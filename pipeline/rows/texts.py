@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that give texts: `Normalize`, `IdentifyLanguage`, and `RenderChat`, which makes them of conversations."""
 
-import dataclasses
+import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.chat import ChatConfig, with_template
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.input.nested import without_padding
-from tokenmill.pipeline.rows.batching import Computed, RowTransform
+from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
+from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.chat import open_template
@@ -56,41 +56,28 @@ class Normalize(RowTransform):
         if not steps and tokenizer is None:
             raise ValueError("Normalize: give steps, a tokenizer, or both")
         parse_steps(list(steps))
-        given = GivenTokenizer(tokenizer, TokenizerConfig()) if tokenizer is not None else None
-        columns = _Normalize(tuple(steps), given, output or column)
-        super().__init__(columns, column, given.side_input if given is not None else None)
+        given = GivenTokenizer(tokenizer) if tokenizer is not None else None
+        display = {"steps": json.dumps(steps)} if steps else {}
+        of_tokenizer, side_input = (given.display_data(), given.side_input) if given is not None else ({}, None)
+        prepare = functools.partial(_normalize, tuple(steps), given, output or column)
+        work = Work([Field(column, pa.string())], prepare, {output or column: str})
+        super().__init__(work, side_input, **display, **of_tokenizer)
 
 
-@dataclasses.dataclass
-class _Normalize:
-    steps: tuple[Any, ...]
-    given: GivenTokenizer | None
-    output: str
+def _normalize(steps: Sequence[Any], of: GivenTokenizer | None, output: str, given: Any) -> Compute:
+    from tokenmill.tokenizer.text import TextChain, parse_steps
 
-    reads = pa.string()
+    chain = TextChain(parse_steps(list(steps))) if steps else None
+    normalizer = of.tokenizer(given).normalizer if of is not None else None
 
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return {self.output: str}
+    def compute(texts: pa.Array) -> Computed:
+        if chain is not None:
+            texts, _ = chain.apply(texts)
+        if normalizer is not None:
+            texts = normalizer.normalize_arrow(texts)
+        return Computed({output: texts})
 
-    def display_data(self) -> Mapping[str, Any]:
-        steps = {"steps": json.dumps(self.steps)} if self.steps else {}
-        return {**steps, **(self.given.display_data() if self.given is not None else {})}
-
-    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        from tokenmill.tokenizer.text import TextChain, parse_steps
-
-        chain = TextChain(parse_steps(list(self.steps))) if self.steps else None
-        normalizer = self.given.tokenizer(given).normalizer if self.given is not None else None
-
-        def compute(texts: pa.Array) -> Computed:
-            if chain is not None:
-                texts, _ = chain.apply(texts)
-            if normalizer is not None:
-                texts = normalizer.normalize_arrow(texts)
-            return Computed({self.output: texts})
-
-        return compute
+    return compute
 
 
 class IdentifyLanguage(RowTransform):
@@ -112,31 +99,20 @@ class IdentifyLanguage(RowTransform):
         """
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold must be in 0..1, got {threshold}")
-        super().__init__(_IdentifyLanguage(threshold), column)
+        fields = dict(zip(schemas.LANGUAGES.names, (str, np.float32, bool), strict=True))
+        prepare = functools.partial(_identify, threshold)
+        super().__init__(Work([Field(column, pa.string())], prepare, fields), threshold=threshold)
 
 
-@dataclasses.dataclass
-class _IdentifyLanguage:
-    threshold: float
+def _identify(threshold: float, _: Any) -> Compute:
+    from tokenmill.tokenizer.languages import identify
 
-    reads = pa.string()
+    def compute(texts: pa.Array) -> Computed:
+        found = identify(texts, threshold)
+        columns = found.codes.cast(pa.string()), pa.array(found.confidence), pa.array(found.mixed)
+        return Computed(dict(zip(schemas.LANGUAGES.names, columns, strict=True)))
 
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return dict(zip(schemas.LANGUAGES.names, (str, np.float32, bool), strict=True))
-
-    def display_data(self) -> Mapping[str, Any]:
-        return {"threshold": self.threshold}
-
-    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        from tokenmill.tokenizer.languages import identify
-
-        def compute(texts: pa.Array) -> Computed:
-            found = identify(texts, self.threshold)
-            columns = found.codes.cast(pa.string()), pa.array(found.confidence), pa.array(found.mixed)
-            return Computed(dict(zip(schemas.LANGUAGES.names, columns, strict=True)))
-
-        return compute
+    return compute
 
 
 class RenderChat(RowTransform):
@@ -171,7 +147,32 @@ class RenderChat(RowTransform):
           ValueError: if there is no template, or it is not one.
         """
         section = section_of({**(chat or {}), "template": template}, None)
-        super().__init__(_RenderChat(section, output, add_generation_prompt), column)
+        prepare = functools.partial(_render, section, output, add_generation_prompt)
+        display = {"chat": section.model_dump_json(exclude_defaults=True), "prompt": add_generation_prompt}
+        super().__init__(Work([Field(column, None)], prepare, {output: str}), **display)
+
+
+def _render(chat: ChatConfig, output: str, prompt: bool, _: Any) -> Compute:
+    templates = [open_template(chat, has_tools=has_tools) for has_tools in (False, True)]
+    reading = Reading(parse_arguments=chat.parse_arguments)
+
+    def compute(column: Any) -> Computed:
+        texts, failed = [], {}
+        for row, record in enumerate(records_of(column)):
+            try:
+                conversation = read_conversation(record, FIELD, reading)
+                arguments = {**chat.arguments, **conversation.arguments}
+                template = templates[arguments.get("tools") is not None]
+                text = template.render(conversation.messages, **arguments, add_generation_prompt=prompt)
+                text.encode()
+                texts.append(text)
+            except (ValueError, TypeError) as error:
+                failed[row] = error
+        if failed:
+            raise RowsError(failed)
+        return Computed({output: pa.array(texts, pa.string())})
+
+    return compute
 
 
 def section_of(chat: Mapping[str, Any], tokenizer: str | None) -> ChatConfig:
@@ -179,47 +180,8 @@ def section_of(chat: Mapping[str, Any], tokenizer: str | None) -> ChatConfig:
     try:
         return with_template(ChatConfig.model_validate(dict(chat)), tokenizer)
     except ValidationError as error:
-        said = "; ".join(f"chat.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise ValueError(said) from None
-
-
-@dataclasses.dataclass
-class _RenderChat:
-    chat: ChatConfig
-    output: str
-    add_generation_prompt: bool
-
-    reads = None
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return {self.output: str}
-
-    def display_data(self) -> Mapping[str, Any]:
-        return {"chat": self.chat.model_dump_json(exclude_defaults=True), "prompt": self.add_generation_prompt}
-
-    def prepare(self, given: Any) -> Callable[[Any], Computed]:
-        templates = [open_template(self.chat, has_tools=has_tools) for has_tools in (False, True)]
-        reading = Reading(parse_arguments=self.chat.parse_arguments)
-
-        def compute(column: Any) -> Computed:
-            texts, failed = [], {}
-            for row, record in enumerate(records_of(column)):
-                try:
-                    conversation = read_conversation(record, FIELD, reading)
-                    arguments = {**self.chat.arguments, **conversation.arguments}
-                    prompt = self.add_generation_prompt
-                    template = templates[arguments.get("tools") is not None]
-                    text = template.render(conversation.messages, **arguments, add_generation_prompt=prompt)
-                    text.encode()
-                    texts.append(text)
-                except (ValueError, TypeError) as error:
-                    failed[row] = error
-            if failed:
-                raise RowsError(failed)
-            return Computed({self.output: pa.array(texts, pa.string())})
-
-        return compute
+        wrong = "; ".join(f"chat.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ValueError(wrong) from None
 
 
 def records_of(column: Any) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.output.arranging import place, windows_form
 from tokenmill.pipeline.output.placement import Marks, gather_ids, measure, placed_columns
-from tokenmill.pipeline.rows.batching import Computed, RowTransform
+from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
+from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.texts import FIELD, records_of, section_of
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
@@ -90,21 +91,24 @@ class Tokenize(RowTransform):
         """
         limits = _limits(max_length, overflow, stride, truncation_side)
         options = TokenizerConfig(oov=oov, truncation=limits, padding=_padding(pad_to, padding_side))
-        others = ("n_tokens", "n_oov") * with_counts + ("window",) * options.has_windows
-        if output in others + ("loss_mask",) * (messages is not None):
+        rows = _Rows(output, with_counts, options.has_windows, messages is not None, as_numpy)
+        if output in rows.others:
             raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
         given = GivenTokenizer(tokenizer, options)
-        if messages is not None:
+        if messages is None:
+            if chat is not None:
+                raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
+            prepare = functools.partial(_tokenize, given, rows, add_special_tokens)
+            display: dict[str, Any] = {"add_special_tokens": add_special_tokens, "as_numpy": as_numpy}
+            work = Work([Field(column, pa.string())], prepare, rows.fields)
+        else:
             if add_special_tokens or options.has_windows:
                 raise ValueError("Tokenize: messages take no add_special_tokens, no overflow: a template is whole")
             path = os.fspath(tokenizer) if isinstance(tokenizer, str | os.PathLike) else None
-            of_chat = _TokenizeChat(given, section_of(chat or {}, path), output, with_counts, as_numpy)
-            super().__init__(of_chat, messages, given.side_input)
-            return
-        if chat is not None:
-            raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
-        columns = _Tokenize(given, output, add_special_tokens, options.has_windows, with_counts, as_numpy)
-        super().__init__(columns, column, given.side_input)
+            section = section_of(chat or {}, path)
+            display = {"chat": section.model_dump_json(exclude_defaults=True)}
+            work = Work([Field(messages, None)], functools.partial(_tokenize_chat, given, rows, section), rows.fields)
+        super().__init__(work, given.side_input, **given.display_data(), **display)
 
 
 def _limits(max_length: int | None, overflow: Any, stride: int, side: Any) -> TruncationConfig | None:
@@ -126,101 +130,80 @@ def _padding(pad_to: int | None, side: Any) -> PaddingConfig | None:
     return PaddingConfig(length=pad_to, side=side) if pad_to is not None else None
 
 
-@dataclasses.dataclass
-class _Tokenize:
-    given: GivenTokenizer
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """What `Tokenize` makes of tokens."""
+
     output: str
-    add_special_tokens: bool
-    has_windows: bool
     with_counts: bool
+    has_windows: bool
+    has_masks: bool
     as_numpy: bool
 
-    reads = pa.string()
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The new fields and their types; the first is that of the ids."""
+        ids, mask = (np.ndarray, np.ndarray) if self.as_numpy else (Sequence[np.int32], Sequence[bool])
+        masks = {"loss_mask": mask} if self.has_masks else {}
+        counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
+        return {self.output: ids, **masks, **counts, **({"window": np.int32} if self.has_windows else {})}
 
     @property
-    def fields(self) -> Mapping[str, Any]:
-        ids: Any = np.ndarray if self.as_numpy else Sequence[np.int32]
-        window = {"window": np.int32} if self.has_windows else {}
-        counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
-        return {self.output: ids, **counts, **window}
+    def others(self) -> list[str]:
+        """The names of the new fields beside that of the ids."""
+        return [*dataclasses.replace(self, output="").fields][1:]
 
-    def display_data(self) -> Mapping[str, Any]:
-        options = {"add_special_tokens": self.add_special_tokens, "as_numpy": self.as_numpy}
-        return {**self.given.display_data(), **options}
-
-    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        tokenizer = self.given.tokenizer(given)
-        layout = tokenizer.layout(self.add_special_tokens)
+    def prepare(self, tokenizer: Tokenizer, layout: Layout) -> Callable[..., Computed]:
+        """Returns the function that lays out bare tokens of texts, large_list<int32>, which may have loss masks."""
         _check_fits(layout, has_windows=self.has_windows)
         # One Python int per id, made in advance: looking one up takes a third of the time of making it.
         objects = np.array(range(tokenizer.n_ids), dtype=object)
 
-        def compute(texts: pa.Array) -> Computed:
-            rows, counts, sources = _encode(tokenizer, layout, texts, has_windows=self.has_windows)
+        def compute(bare: pa.LargeListArray, masks: pa.LargeListArray | None = None) -> Computed:
+            ids, counts, sources = _lay_out(tokenizer, layout, bare, has_windows=self.has_windows)
+            columns = {self.output: ids, **({"loss_mask": masks} if masks is not None else {})}
+            columns |= {name: pa.array(each) for name, each in counts.items() if name in self.fields}
 
             def values(name: str) -> Sequence[Any]:
-                if name != self.output:
+                if name != self.output and name != "loss_mask":
                     return counts[name].tolist()
-                ids, offsets = rows.values.to_numpy(), rows.offsets.to_numpy().tolist()
-                listed = ids if self.as_numpy else objects[ids].tolist()
-                return [listed[start:stop] for start, stop in itertools.pairwise(offsets)]
+                flat, offsets = columns[name].values, columns[name].offsets.to_numpy().tolist()
+                numbers = flat.to_numpy(zero_copy_only=False)
+                if not self.as_numpy:
+                    numbers = (objects[numbers] if name == self.output else numbers).tolist()
+                return [numbers[start:stop] for start, stop in itertools.pairwise(offsets)]
 
-            columns = {name: pa.array(numbers) for name, numbers in counts.items() if name in self.fields}
-            return Computed({self.output: rows, **columns}, values, sources, functools.partial(_report, counts))
-
-        return compute
-
-
-@dataclasses.dataclass
-class _TokenizeChat:
-    given: GivenTokenizer
-    chat: ChatConfig
-    output: str
-    with_counts: bool
-    as_numpy: bool
-
-    reads = None
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        ids: Any = np.ndarray if self.as_numpy else Sequence[np.int32]
-        mask: Any = np.ndarray if self.as_numpy else Sequence[bool]
-        counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
-        return {self.output: ids, "loss_mask": mask, **counts}
-
-    def display_data(self) -> Mapping[str, Any]:
-        return {**self.given.display_data(), "chat": self.chat.model_dump_json(exclude_defaults=True)}
-
-    def prepare(self, given: Any) -> Callable[[Any], Computed]:
-        tokenizer = self.given.tokenizer(given)
-        texts, layout = ChatTexts.of_section(self.chat, FIELD, tokenizer), tokenizer.layout(False)
-        texts.check()
-
-        def compute(column: Any) -> Computed:
-            made = texts.encode(records_of(column), layout)
-            cut = "none of its trained tokens is left once the row is cut to max_length"
-            failed: dict[int, Exception] = {
-                row: ConversationError("nothing_trained", cut) for row in made.too_long.to_pylist()
-            }
-            for reason, rows, details in made.rejects:
-                pairs = zip(rows.to_pylist(), details.to_pylist(), strict=True)
-                failed |= {row: ConversationError(reason, detail) for row, detail in pairs}
-            if failed:
-                raise RowsError(failed)
-            ids, counts, _ = _lay_out(tokenizer, layout, made.ids, has_windows=False)
-            columns = {name: pa.array(numbers) for name, numbers in counts.items() if name in self.fields}
-            columns = {self.output: ids, "loss_mask": made.masks, **columns}
-
-            def values(name: str) -> Sequence[Any]:
-                listed = columns[name]
-                if name in counts or not self.as_numpy:
-                    return listed.to_pylist()
-                flat = listed.values.to_numpy(zero_copy_only=False)
-                return np.split(flat, listed.offsets.to_numpy()[1:-1]) if len(listed) else []
-
-            return Computed(columns, values, report=functools.partial(_report, counts))
+            return Computed(columns, values, sources, functools.partial(_report, counts))
 
         return compute
+
+
+def _tokenize(of: GivenTokenizer, rows: _Rows, add_special_tokens: bool, given: Any) -> Compute:
+    tokenizer = of.tokenizer(given)
+    lay_out = rows.prepare(tokenizer, tokenizer.layout(add_special_tokens))
+    return lambda texts: lay_out(tokenizer.encode_bare(texts))
+
+
+def _tokenize_chat(of: GivenTokenizer, rows: _Rows, chat: ChatConfig, given: Any) -> Compute:
+    tokenizer = of.tokenizer(given)
+    layout = tokenizer.layout(False)
+    texts, lay_out = ChatTexts.of_section(chat, FIELD, tokenizer), rows.prepare(tokenizer, layout)
+    texts.check()
+
+    def compute(column: Any) -> Computed:
+        made = texts.encode(records_of(column), layout)
+        cut = "none of its trained tokens is left once the row is cut to max_length"
+        failed: dict[int, Exception] = {
+            row: ConversationError("nothing_trained", cut) for row in made.too_long.to_pylist()
+        }
+        for reason, its, details in made.rejects:
+            pairs = zip(its.to_pylist(), details.to_pylist(), strict=True)
+            failed |= {row: ConversationError(reason, detail) for row, detail in pairs}
+        if failed:
+            raise RowsError(failed)
+        return lay_out(made.ids, made.masks)
+
+    return compute
 
 
 def _report(counts: Mapping[str, np.ndarray]) -> None:
@@ -232,20 +215,13 @@ def _report(counts: Mapping[str, np.ndarray]) -> None:
         lengths.update(n)
 
 
-def _encode(
-    tokenizer: Tokenizer, layout: Layout, texts: pa.Array, *, has_windows: bool
+def _lay_out(
+    tokenizer: Tokenizer, layout: Layout, bare: pa.LargeListArray, *, has_windows: bool
 ) -> tuple[pa.LargeListArray, dict[str, np.ndarray], np.ndarray | None]:
     """Returns the ids of rows, the counts by name, each int32[n_rows], and the index of the text of each row.
 
     The last is int64[n_rows] where a text may have several rows (`has_windows`), else None.
     """
-    return _lay_out(tokenizer, layout, tokenizer.encode_bare(texts), has_windows=has_windows)
-
-
-def _lay_out(
-    tokenizer: Tokenizer, layout: Layout, bare: pa.LargeListArray, *, has_windows: bool
-) -> tuple[pa.LargeListArray, dict[str, np.ndarray], np.ndarray | None]:
-    """Returns the same as `_encode`, of the bare tokens of texts."""
     lengths = np.diff(bare.offsets.to_numpy())
     sources, counts = None, {}
     if has_windows:
@@ -314,30 +290,17 @@ class Detokenize(RowTransform):
         Raises:
           OSError, ValueError: as `Tokenize`.
         """
-        given = GivenTokenizer(tokenizer, TokenizerConfig())
-        super().__init__(_Detokenize(given, output, skip_special_tokens), column, given.side_input)
+        given = GivenTokenizer(tokenizer)
+        prepare = functools.partial(_detokenize, given, output, skip_special_tokens)
+        display = {**given.display_data(), "skip_special_tokens": skip_special_tokens}
+        super().__init__(Work([Field(column, IDS)], prepare, {output: str}), given.side_input, **display)
 
 
-@dataclasses.dataclass
-class _Detokenize:
-    given: GivenTokenizer
-    output: str
-    skip_special_tokens: bool
+def _detokenize(of: GivenTokenizer, output: str, skip_special_tokens: bool, given: Any) -> Compute:
+    tokenizer = of.tokenizer(given)
 
-    reads = IDS
+    def compute(ids: pa.Array) -> Computed:
+        of.check_ids(given, ids)
+        return Computed({output: tokenizer.decode_arrow(ids, skip_special_tokens)})
 
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return {self.output: str}
-
-    def display_data(self) -> Mapping[str, Any]:
-        return {**self.given.display_data(), "skip_special_tokens": self.skip_special_tokens}
-
-    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        tokenizer = self.given.tokenizer(given)
-
-        def compute(ids: pa.Array) -> Computed:
-            self.given.check_ids(given, ids)
-            return Computed({self.output: tokenizer.decode_arrow(ids, self.skip_special_tokens)})
-
-        return compute
+    return compute

@@ -33,7 +33,7 @@ class GivenTokenizer:
     From a file or an object it travels in the graph, compressed; give a large one, say of 30 MB, as a side input.
     """
 
-    def __init__(self, source: TokenizerSource, options: TokenizerConfig) -> None:
+    def __init__(self, source: TokenizerSource, options: TokenizerConfig = TokenizerConfig()) -> None:  # noqa: B008 - never changed
         """Takes a tokenizer; it will truncate and pad rows as `options` say.
 
         Raises:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixed and unusable elements, windows and panes: each gives what a loop of `Tokenizer.encode` gives, where it was."""
 
+import dataclasses
 import enum
 import pickle
 import typing
@@ -24,6 +25,7 @@ from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabula
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.rows import batching, vocabulary
 from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
@@ -44,10 +46,25 @@ def ids_of(tokenizer, text):
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def gather_of(step, **options):
+    fn = batching.GatherFn(step._work, type(step), step._errors, **options)
+    fn.start_bundle()
+    return fn
+
+
+def note_sizes(step, calls):
+    """Notes how many rows each call of the function of a step computes."""
+
+    def prepare(given, prepare=step._work.prepare):
+        function = prepare(given)
+        return lambda *columns: calls.append(len(columns[0])) or function(*columns)
+
+    step._work = dataclasses.replace(step._work, prepare=prepare)
+
+
 def in_process(transform, elements):
     """Runs the DoFn of a step for rows by hand; returns (output or letter, timestamp, window, pane) of each."""
-    fn = batching._GatherFn(transform._columns, transform._column, type(transform), transform._errors)
-    fn.start_bundle()
+    fn = gather_of(transform)
     found = []
     for element, timestamp, window, pane in elements:
         found += fn.process(element, timestamp, window, pane) or ()
@@ -66,14 +83,13 @@ def test_tokenizers_of_many_windows_are_prepared_once_a_batch(tokenizer, monkeyp
     """More windows than functions are kept: the one that was not used for longest goes, not all."""
     monkeypatch.setattr(batching, "KEPT_FUNCTIONS", 4)
     step, prepared = Tokenize(tokenizer), []
-    prepare, given = step._columns.prepare, [str(i) for i in range(6)]
-    monkeypatch.setattr(step._columns, "prepare", lambda each: prepared.append(each) or prepare(None))
-    fn = batching._GatherBesideFn(step._columns, "text", Tokenize, None, has_side_input=True)
+    prepare, given = step._work.prepare, [str(i) for i in range(6)]
+    step._work = dataclasses.replace(step._work, prepare=lambda each: prepared.append(each) or prepare(None))
+    fn = gather_of(step, has_side_input=True)
     at = beam.utils.timestamp.Timestamp(0), beam.transforms.window.GlobalWindow(), PANE_INFO_UNKNOWN
-    fn.start_bundle()
     for _ in range(5):
         for each in given:
-            assert fn.process("a mill", each, *at) is None
+            assert fn.process("a mill", *at, each) is None
     assert prepared == given
     assert len(list(fn.finish_bundle())) == 30
     assert [*fn._functions] == given[-4:]
@@ -264,7 +280,7 @@ def test_batches_keep_their_schema(tokenizer):
     )
     batch = pa.record_batch([[1, 2], ["a mill", "text"]], schema=schema)
     for step in (Tokenize(tokenizer), Normalize(["nfc"])):
-        fn = batching._BatchFn(step._columns, "text", type(step), None)
+        fn = gather_of(step)
         (found,) = fn.process(batch)
         assert found.schema.metadata == schema.metadata
         assert found.schema.field("id").equals(schema.field("id"), check_metadata=True)
@@ -276,13 +292,7 @@ def test_a_bad_row_is_computed_once_and_its_letter_is_short(wrong, tokenizer, mo
     """Halving batches until it is alone took forty times as long as a good one, and its letter had 5 kB of stack."""
     calls = []
     step = Tokenize(tokenizer).with_exception_handling()
-    prepare = type(step._columns).prepare
-
-    def counting(self, given):
-        function = prepare(self, given)
-        return lambda column: calls.append(len(column)) or function(column)
-
-    monkeypatch.setattr(type(step._columns), "prepare", counting)
+    note_sizes(step, calls)
     window = beam.transforms.window.GlobalWindow()
     elements = [{"text": wrong if i % 3 == 0 else "a mill"} for i in range(300)]
     found = in_process(step, [(each, window.max_timestamp(), window, None) for each in elements])
@@ -299,9 +309,8 @@ def views(texts):
 def test_bad_rows_of_a_batch_are_computed_once(kind, tokenizer, monkeypatch):
     texts = kind(pa.array([None, b"caf\xe9", b"a mill"] * 100).view(pa.string()))
     step = Tokenize(tokenizer).with_exception_handling()
-    fn = batching._BatchFn(step._columns, "text", type(step), step._errors)
-    function, calls = fn._prepare(None), []
-    monkeypatch.setattr(fn, "_prepare", lambda _: lambda column: calls.append(len(column)) or function(column))
+    note_sizes(step, calls := [])
+    fn = gather_of(step)
     far = pa.array([2**62] * len(texts), pa.timestamp("s"))
     found = list(fn.process(pa.record_batch([texts, far, far], names=["text", "time", "time"])))
     assert pickle.loads(pickle.dumps(found[0].letter)).element["time"].num_rows == 1
@@ -313,7 +322,7 @@ def test_a_batch_that_is_not_valid_has_a_letter(tokenizer):
     numbers = pa.py_buffer(np.array([0, 1_000_000, 5], np.int32))
     damaged = pa.Array.from_buffers(pa.string(), 2, [None, numbers, pa.py_buffer(b"hello")])
     step = Tokenize(tokenizer).with_exception_handling()
-    fn = batching._BatchFn(step._columns, "text", type(step), step._errors)
+    fn = gather_of(step)
     (failed,) = fn.process(pa.record_batch({"text": damaged}))
     assert failed.letter.element == "an Arrow batch of 2 rows"
     assert "column 'text': not a valid Arrow array" in failed.letter.msg
@@ -327,17 +336,17 @@ LISTS = st.lists(st.none() | st.lists(st.integers(0, 9), min_size=2, max_size=2)
 def test_lists_of_any_type_are_read_without_their_neighbours(rows, kind):
     """Arrow 25 casts views to lists of other rows, and a slice with the values around it."""
     column = pa.array([[1, 2**40], *rows, [2**40, 2]], kind(pa.int64())).slice(1, len(rows))
-    found = elements_of.batch_column(pa.record_batch({"ids": column}), "ids", IDS)
+    found = elements_of.batch_column(pa.record_batch({"ids": column}), Field("ids", IDS, is_optional=True))
     assert found.to_pylist() == rows
 
 
 @pytest.mark.parametrize("wrong", [[5.5], ["7"], [5, 6.5], np.array([5.5]), b"ab", "ab", [[5]], [2**40]])
 def test_what_is_no_list_of_integers_is_no_list_of_ids(wrong):
     good = [[5], np.array([6], np.int32), (7,), np.array([]), np.array([8], np.uint64), [9.0], [True]]
-    column, indices, failed = elements_of.usable([{"ids": each} for each in [*good, wrong]], "ids", IDS)
+    (column,), indices, failed = elements_of.usable([{"ids": each} for each in [*good, wrong]], [Field("ids", IDS)])
     assert column.to_pylist() == [[5], [6], [7], [], [8], [9], [1]]
-    assert ([*indices], [i for i, _ in failed]) == ([0, 1, 2, 3, 4, 5, 6], [7])
-    assert failed[0][1].__context__ is None  # which would take longer to format than a row to compute
+    assert ([*indices], [*failed]) == ([0, 1, 2, 3, 4, 5, 6], [7])
+    assert failed[7].__context__ is None  # which would take longer to format than a row to compute
 
 
 @pytest.mark.parametrize("what", ["padding", "ids"])
@@ -350,18 +359,12 @@ def test_rows_that_fail_while_they_are_computed_are_found_by_looking(what, token
     step = step.with_exception_handling()
     elements = [{"id": i, column: good if i % 3 else wrong} for i in range(300)]
     calls = []
-    prepare = type(step._columns).prepare
-
-    def counting(self, given):
-        function = prepare(self, given)
-        return lambda values: calls.append(len(values)) or function(values)
-
-    monkeypatch.setattr(type(step._columns), "prepare", counting)
+    note_sizes(step, calls)
     window = beam.transforms.window.GlobalWindow()
     found = in_process(step, [(each, window.max_timestamp(), window, None) for each in elements])
     failed = [each.letter.element["id"] for each, *_ in found if isinstance(each, batching.Failed)]
     assert (failed, len(found), calls) == ([*range(0, 300, 3)], 300, [300, 200])
-    fn = batching._BatchFn(step._columns, column, type(step), step._errors)
+    fn = gather_of(step)
     outputs = list(fn.process(pa.RecordBatch.from_pylist(elements)))
     letters = [each.letter for each in outputs if isinstance(each, batching.Failed)]
     assert [each.element["id"] for each in letters] == failed
@@ -372,7 +375,7 @@ def test_rows_that_fail_while_they_are_computed_are_found_by_looking(what, token
 def test_windows_with_tokenizers_of_their_own_are_gathered_each(tiny_vocab, monkeypatch):
     """Elements of sliding windows go from one side input to the next; each of these still gets whole batches."""
     sizes = []
-    monkeypatch.setattr(batching._GatherFn, "_outputs", _noting(batching._GatherFn._outputs, sizes))
+    monkeypatch.setattr(batching.GatherFn, "_of_rows", _noting(batching.GatherFn._of_rows, sizes))
     tokenizers = [Tokenizer.for_bert([*tiny_vocab, f"x{i}"]).to_str() for i in range(12)]
 
     def build(pipeline):
@@ -441,7 +444,7 @@ def test_a_threshold_a_handler_and_a_callback(tokenizer, tmp_path):
 def test_counters_of_many_windows_are_bounded_together(tokenizer, monkeypatch):
     """A counter takes 2 MB however few words it has, and sessions are as many windows as there are times at first."""
     monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 20 << 20)
-    fn, found, most = vocabulary._CountTextsFn(CountWords(tokenizer)._given, 4), [], 0
+    fn, found, most = vocabulary._CountTextsFn(CountWords(tokenizer)._tokenizer, 4), [], 0
     texts = pa.record_batch({"text": ["a mill"]})
     fn.start_bundle()
     for i in range(60):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words, vocabularies and statistics in pipelines of a user's own."""
+"""Words, vocabularies and statistics in pipelines of a user's own; the laws of the `CombineFn` that adds up counts."""
+
+import copy
+import pickle
+from collections import Counter
 
 import apache_beam as beam
 import pyarrow as pa
@@ -7,9 +11,14 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.rows import TEXTS, as_row, ids_are, run_inline
 from tokenmill import CountWords, Detokenize, Tokenize, TrainVocabulary, VocabularyStatistics
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.rows import vocabulary
+from tokenmill.pipeline.rows.vocabulary import AddUp
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -72,3 +81,76 @@ def test_training_on_nothing_is_an_error():
                     | TrainVocabulary(vocab_size=40)
                 )
             )
+
+
+WORDS = st.lists(st.tuples(st.sampled_from([b"", b"a", b"mill", b"\xe7\x8e\xab", b"w" * 40]), st.integers(0, 9)))
+IDS = st.lists(st.tuples(st.sampled_from([-1, 0, 7, 5000]), st.integers(0, 9)))
+KINDS = {
+    "words": (WORDS, (b"other", 1), AddUp(schemas.WORD_COUNTS, vocabulary._add_words)),
+    "ids": (IDS, (3, 1), AddUp(vocabulary._ID_COUNTS, vocabulary._add_ids)),
+}
+
+
+def any_way(data, fn, inputs):
+    """Returns what a runner may get: inputs split anyhow, accumulators compacted, sent and merged in any order."""
+    accumulators = [fn.create_accumulator() for _ in range(data.draw(st.integers(1, 4)))]
+    for each in inputs:
+        i = data.draw(st.integers(0, len(accumulators) - 1))
+        accumulators[i] = fn.add_input(accumulators[i], each)
+        if data.draw(st.booleans()):
+            accumulators[i] = fn.compact(accumulators[i])
+    while len(accumulators) > 1:
+        parts = data.draw(st.permutations(accumulators))
+        n = data.draw(st.integers(2, len(parts)))
+        sent = [pickle.loads(pickle.dumps(fn.compact(each))) if data.draw(st.booleans()) else each for each in parts]
+        accumulators = [fn.merge_accumulators(iter(sent[:n])), *sent[n:]]
+    (last,) = accumulators
+    compacted = fn.compact(copy.copy(last))
+    assert pickle.dumps(compacted) == pickle.dumps(fn.compact(fn.compact(copy.copy(last))))
+    return last, compacted
+
+
+@given(st.data(), st.sampled_from([*KINDS]), st.sampled_from([(1, 0), (100_000, 0), (1, 256), (100_000, 9)]))
+def test_counts_are_added_up_as_by_a_loop(data, kind, limits):
+    """Words by the kernels, and by a dict where there are few; however inputs are split and accumulators merged."""
+    pairs, other, fn = KINDS[kind]
+    batches = data.draw(st.lists(pairs, max_size=8))
+    before = vocabulary._MERGED_ROWS, vocabulary._FEW_WORDS
+    vocabulary._MERGED_ROWS, vocabulary._FEW_WORDS = limits
+    try:
+        inputs = [
+            pa.RecordBatch.from_pylist(
+                [dict(zip(fn._schema.names, row, strict=True)) for row in [other, *each]], fn._schema
+            )
+            for each in batches
+        ]
+        accumulators = any_way(data, fn, [each.slice(1) for each in inputs])
+        found = [fn.extract_output(each) for each in accumulators]
+    finally:
+        vocabulary._MERGED_ROWS, vocabulary._FEW_WORDS = before
+    loop = Counter()
+    for key, n in (pair for each in batches for pair in each):
+        loop[key] += n
+    for batch in found:
+        assert batch.schema.equals(fn._schema)
+        assert [tuple(row.values()) for row in batch.to_pylist()] == sorted(loop.items())
+
+
+def test_a_shuffle_takes_little(tokenizer):
+    """Neither what a table was cut from, nor a number for each id that did not occur."""
+    words = [{"word": str(i).encode(), "count": 1} for i in range(10_000)]
+    batch = pa.RecordBatch.from_pylist(words, schema=schemas.WORD_COUNTS)
+    _, _, fn = KINDS["words"]
+    assert len(pickle.dumps(fn.compact(fn.add_input(fn.create_accumulator(), batch.slice(7, 3))))) < 2000
+    large = Tokenizer.for_bert(["[UNK]", *(f"w{i}" for i in range(100_000))])
+    counted = VocabularyStatistics(large)._work.prepare(None)(pa.array([[99_999, 5, 5]], pa.large_list(pa.int32())))
+    assert counted.to_pylist() == [{"id": -1, "count": 1}, {"id": 5, "count": 2}, {"id": 99_999, "count": 1}]
+
+
+@pytest.mark.parametrize("few", [0, 256])
+def test_more_than_can_be_counted_is_an_error(few, monkeypatch):
+    monkeypatch.setattr(vocabulary, "_FEW_WORDS", few)
+    batch = pa.record_batch([[b"a", b"b"], [1 << 62, 1 << 62]], schema=schemas.WORD_COUNTS)
+    _, _, fn = KINDS["words"]
+    with pytest.raises(OverflowError):
+        fn.extract_output(fn.add_input(fn.create_accumulator(), batch))
