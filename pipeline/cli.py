@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tokenmill.pipeline import VERSION, storage
-from tokenmill.pipeline.commands import counts, jobs, looking, machines, results, tokenizers, vocabulary
+from tokenmill.pipeline.commands import jobs, looking, machines, results, tokenizers, vocabulary
 from tokenmill.pipeline.commands.arguments import Parser, commands_of, set_command
 from tokenmill.pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 from tokenmill.pipeline.running.messages import configure_logging
@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, looking, results, counts, vocabulary, tokenizers, machines):
+    for group in (jobs, looking, results, vocabulary, tokenizers, machines):
         group.add_parsers(commands)
     _add_parsers(commands)
     for name, command, _ in commands_of(root):

@@ -131,23 +131,23 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _viz(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.looking import viz
+    from tokenmill.pipeline.looking import inspect
     from tokenmill.pipeline.running.terminal import Terminal
 
     with mistakes():
-        text, is_cut = viz.read_text(options.text)
-        views = viz.look(text, options.tokenizer)
+        text, is_cut = inspect.read_text(options.text)
+        views = inspect.look(text, options.tokenizer)
         if options.html is not None:
-            storage.write_atomic(options.html, viz.draw(views, is_cut).encode())
+            storage.write_atomic(options.html, inspect.draw_views(views, is_cut).encode())
             print(options.html)
     if options.json:
-        print_json(viz.to_json(views))
+        print_json(inspect.views_to_json(views))
     elif options.html is None:
         console = Terminal(sys.stdout)
         for view in views:
-            console.print(viz.render(view, with_ids=options.ids), soft_wrap=True)
+            console.print(inspect.render_view(view, with_ids=options.ids), soft_wrap=True)
     if is_cut:
-        say(f"{options.text}: only its first {viz.MOST_BYTES:,} bytes are looked at")
+        say(f"{options.text}: only its first {inspect.MOST_BYTES:,} bytes are looked at")
     return DONE
 
 

@@ -94,7 +94,7 @@ class Corpus:
         for split in self._splits:
             files = np.array([piece.file for piece in split.pieces])
             for batch in read_split(split, self._config, _BATCH_BYTES):
-                if self._budget is not None and self._budget.is_spent(files):
+                if self._budget is not None and self._budget.spent.issuperset(files.tolist()):
                     break
                 for i, counts in batch.pieces:
                     name = split.pieces[i].name
@@ -103,8 +103,8 @@ class Corpus:
                     self.rejected.update(count_reasons(batch.rejects))
                 table = batch.documents
                 if self._budget is not None and table.num_rows:
-                    kept = self._budget.take(files[table.column("piece").to_numpy()], text_bytes(table))
-                    table = table.filter(pa.array(kept))
+                    sizes = pc.binary_length(table.column("text")).to_numpy().astype(np.int64)
+                    table = table.filter(pa.array(self._budget.take(files[table.column("piece").to_numpy()], sizes)))
                 if table.num_rows:
                     yield Documents(table, [p.name for p in split.pieces], self._groups(table, split))
         if self._budget is not None:
@@ -132,39 +132,29 @@ class Corpus:
         }
 
 
-def text_bytes(table: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Returns the bytes of each document's text, int64[n]."""
-    return pc.binary_length(table.column("text")).to_numpy().astype(np.int64)
-
-
 class _Budget:
     """How many bytes of text may be taken from each file: the remaining bytes, divided by the remaining files."""
 
     def __init__(self, n_bytes: int, n_files: int) -> None:
         self._left, self._n_files = n_bytes, n_files
         self._given: dict[int, int] = {}
-        self._used: dict[int, int] = {}
+        self._used: Counter[int] = Counter()
         self.spent: set[int] = set()
         """Files of which a document was left out."""
-
-    def is_spent(self, files: npt.NDArray[np.int64]) -> bool:
-        return self.spent.issuperset(files.tolist())
 
     def take(self, files: npt.NDArray[np.int64], n_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Returns bool[n]: the documents to take, those at the beginning of each file, and always the first one."""
         kept = np.zeros(files.size, bool)
-        for file in dict.fromkeys(files.tolist()):
-            mine = np.flatnonzero(files == file)
-            if file in self.spent:
-                continue
+        for file in dict.fromkeys(files[~np.isin(files, [*self.spent])].tolist()):
             if file not in self._given:
                 self._given[file] = self._left // (self._n_files - len(self._given))
-            used = self._used.get(file, 0)
+            mine, used = np.flatnonzero(files == file), self._used[file]
             ends = used + np.cumsum(n_bytes[mine])
             n = max(int(np.searchsorted(ends, self._given[file], side="right")), 0 if used else 1)
             kept[mine[:n]] = True
-            self._used[file] = int(ends[n - 1]) if n else used
-            self._left = max(0, self._left - (self._used[file] - used))
+            taken = int(ends[n - 1]) - used if n else 0
+            self._used[file] += taken
+            self._left = max(0, self._left - taken)
             if n < mine.size:
                 self.spent.add(file)
         return kept
@@ -207,25 +197,21 @@ class TextSums(Sums):
 
     def add_documents(self, read: Documents) -> None:
         """Adds documents. One on which a tokenizer fails counts for none of them; it is named instead."""
-        ids = self._encode(read.table)
-        if ids is None:
+        try:
+            ids = self._encode(read.table)
+        except GAVE_UP:
             kept = pa.array(self._without_failures(read))
             groups = {kind: column.filter(kept) for kind, column in read.groups.items()}
             read = Documents(read.table.filter(kept), read.names, groups)
             ids = self._encode(read.table)
-            assert ids is not None
         text = read.table.column("text")
         n_words = self.words.add(text, read.groups["language"])
         values = self.values(text, n_words, ids, np.ones(len(text), np.int64), 1)
         keys = document_keys("bootstrap", _BLOCKS_SEED, read.names, read.table)
         self.add({ALL: constant(ALL, len(text)), **read.groups}, values, (keys % np.uint64(N_BLOCKS)).astype(np.int64))
 
-    def _encode(self, table: pa.RecordBatch) -> list[pa.LargeListArray] | None:
-        """Returns the ids of documents by tokenizer; None if one of them fails on a document."""
-        try:
-            return [_encode_texts(each.tokenizer, table) for each in self._candidates]
-        except GAVE_UP:
-            return None
+    def _encode(self, table: pa.RecordBatch) -> list[pa.LargeListArray]:
+        return [_encode_texts(each.tokenizer, table) for each in self._candidates]
 
     def _without_failures(self, read: Documents) -> npt.NDArray[np.bool_]:
         """Returns bool[n]: the documents on which no tokenizer fails; counts and names the others."""
@@ -235,14 +221,9 @@ class TextSums(Sums):
             for row in np.flatnonzero(reasons != "").tolist():
                 self.failed[each.label] += 1
                 if len(self.named) < MAX_NAMED:
-                    self.named.append(
-                        {
-                            "tokenizer": each.label,
-                            "document": read.table.column("doc_id")[row].as_py(),
-                            "source": read.names[read.table.column("piece")[row].as_py()],
-                            "reason": str(reasons[row]),
-                        }
-                    )
+                    of = read.table.slice(row, 1).select(["doc_id", "piece"]).to_pylist()[0]
+                    place = {"document": of["doc_id"], "source": read.names[of["piece"]]}
+                    self.named.append({"tokenizer": each.label, **place, "reason": str(reasons[row])})
             kept &= reasons == ""
         return kept
 

@@ -40,6 +40,7 @@ N_RESAMPLES = 1000
 CONFIDENCE = 0.95
 LEAST_BLOCKS = 10
 """A group with documents in fewer blocks has no intervals: they would be meaningless."""
+_LIMITS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))
 _SEED = 1
 
 Floats = npt.NDArray[np.float64]
@@ -68,7 +69,13 @@ def report(
     """
     labels = [each.label for each in candidates]
     weights = _draw() if has_documents else None
-    groups = {kind: _rows(sums.groups(kind), labels, weights) for kind in sums.kinds}
+    groups = {
+        kind: sorted(
+            (_row(name, blocks, labels, weights) for name, blocks in sums.groups(kind).items()),
+            key=lambda row: (-row["bytes"], row["name"]),
+        )
+        for kind in sums.kinds
+    }
     total = groups.pop(ALL)[0]
     made: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
@@ -192,37 +199,36 @@ def _add_up(groups: Ints, values: Ints, n: int) -> list[int]:
     """Returns the sums of values by group."""
     sums = np.zeros(n, np.int64)
     np.add.at(sums, groups, values)
-    return [int(each) for each in sums.tolist()]
-
-
-def _rows(groups: Mapping[str, Ints], labels: Sequence[str], weights: Floats | None) -> list[dict[str, Any]]:
-    """Returns a row for each group, those with most bytes first."""
-    rows = [_row(name, blocks, labels, weights) for name, blocks in groups.items()]
-    return sorted(rows, key=lambda row: (-row["bytes"], row["name"]))
+    return sums.tolist()
 
 
 def _row(name: str, blocks: Ints, labels: Sequence[str], weights: Floats | None) -> dict[str, Any]:
-    """Returns the row of a group: its sums, and the measures of each tokenizer by its label."""
-    numbers = blocks.sum(axis=0).tolist()
-    sums, of_each = dict(zip(SUMMED, numbers, strict=False)), numbers[len(SUMMED) :]
-    by: dict[str, dict[str, Any]] = {
-        label: {
-            "tokens": n,
-            "bytes_per_token": ratio(sums["bytes"], n),
-            "tokens_per_megabyte": ratio(1e6 * n, sums["bytes"]),
-            "fertility": ratio(n, sums["words"]),
-            "unknown": ratio(n_unknown, n),
-        }
-        for label, n, n_unknown in zip(labels, of_each[: len(labels)], of_each[len(labels) :], strict=True)
-    }
-    for label in labels[1:]:
-        for measure in ("bytes_per_token", "tokens_per_megabyte"):
-            mine, first = by[label][measure], by[labels[0]][measure]
-            by[label][f"{measure}_difference"] = None if mine is None or first is None else mine - first
+    """Returns the row of a group: its sums, and the measures of each tokenizer by its label.
+
+    A measure is computed for all documents, and for each resample, whose spread is its interval; None if it has no
+    limit, above or below, in one of them.
+    """
+    samples = blocks.sum(axis=0, keepdims=True).astype(np.float64)
     if weights is not None and np.count_nonzero(blocks[:, 0]) >= LEAST_BLOCKS:
-        for (label, measure), limits in _intervals(weights @ blocks, labels).items():
-            by[label][f"{measure}_interval"] = limits
-    return {"name": name, **{each: sums[each] for each in SUMMED}, "by": by}
+        samples = np.vstack([samples, weights @ blocks])
+    has_intervals = len(samples) > 1
+    n_bytes, n_words = (samples[:, [SUMMED.index(each)]] for each in ("bytes", "words"))
+    n_tokens, n_unknown = np.split(samples[:, len(SUMMED) :], 2, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = {"bytes_per_token": n_bytes / n_tokens, "tokens_per_megabyte": 1e6 * n_tokens / n_bytes}
+        differences = {f"{measure}_difference": values - values[:, :1] for measure, values in both.items()}
+        others = {"fertility": n_tokens / n_words, "unknown": n_unknown / n_tokens}
+    by: dict[str, dict[str, Any]] = {label: {"tokens": int(n)} for label, n in zip(labels, n_tokens[0], strict=True)}
+    for measure, values in (both | others | differences).items():
+        is_finite = np.isfinite(values)
+        limits = np.percentile(np.where(is_finite, values, 0)[1:], _LIMITS, axis=0).T if has_intervals else ()
+        for i, label in enumerate(labels):
+            if measure in differences and not i:
+                continue
+            by[label][measure] = values[0, i].item() if is_finite[0, i] else None
+            if has_intervals and measure not in others:
+                by[label][f"{measure}_interval"] = limits[i].tolist() if is_finite[1:, i].all() else None
+    return {"name": name, **dict(zip(SUMMED, samples[0].astype(np.int64).tolist(), strict=False)), "by": by}
 
 
 def _draw() -> Floats:
@@ -234,30 +240,6 @@ def _draw() -> Floats:
     weights = np.zeros((N_RESAMPLES, N_BLOCKS))
     np.add.at(weights, (np.arange(N_RESAMPLES)[:, None], drawn), 1.0)
     return weights
-
-
-def _intervals(resampled: Floats, labels: Sequence[str]) -> dict[tuple[str, str], list[float] | None]:
-    """Returns the intervals of each tokenizer's measures; None where one has no limit.
-
-    Args:
-      resampled: float64[N_RESAMPLES, n_columns], the sums of each resample.
-      labels: of the tokenizers.
-    """
-    n_bytes, n_tokens = resampled[:, [SUMMED.index("bytes")]], resampled[:, len(SUMMED) : len(SUMMED) + len(labels)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        measures = {"bytes_per_token": n_bytes / n_tokens, "tokens_per_megabyte": 1e6 * n_tokens / n_bytes}
-    tail = 100 * (1 - CONFIDENCE) / 2
-    intervals: dict[tuple[str, str], list[float] | None] = {}
-    for measure, values in measures.items():
-        with np.errstate(invalid="ignore"):
-            columns = np.hstack([values, values[:, 1:] - values[:, :1]])
-        is_finite = np.all(np.isfinite(columns), axis=0)
-        limits = np.percentile(np.where(is_finite, columns, 0), [tail, 100 - tail], axis=0).T.tolist()
-        names = [*((each, measure) for each in labels), *((each, f"{measure}_difference") for each in labels[1:])]
-        intervals |= {
-            name: pair if known else None for name, pair, known in zip(names, limits, is_finite.tolist(), strict=True)
-        }
-    return intervals
 
 
 def _add_languages(report: dict[str, Any], parallel: str | None) -> None:

@@ -79,18 +79,15 @@ def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, list
 
 def _vocabulary(one: str, other: str) -> dict[str, Any]:
     """Returns how many entries only one of two vocabularies has, or has under another id; and the first of each."""
-    ours, theirs = (_ids(output) for output in (one, other))
-    gone = [token for token in ours if token not in theirs]
-    new = [token for token in theirs if token not in ours]
-    moved = [token for token in ours if token in theirs and ours[token] != theirs[token]]
-    lists = {"only_first": gone, "only_second": new, "other_id": moved}
+    tables = (token_table.read(output) for output in (one, other))
+    ours, theirs = (dict(zip(table["token"].to_pylist(), table["id"].to_pylist(), strict=True)) for table in tables)
+    lists = {
+        "only_first": [token for token in ours if token not in theirs],
+        "only_second": [token for token in theirs if token not in ours],
+        "other_id": [token for token in ours if token in theirs and ours[token] != theirs[token]],
+    }
+    lists = {name: [token for token in tokens if token is not None] for name, tokens in lists.items()}
     return {name: {"n": len(tokens), "first": tokens[:TOP]} for name, tokens in lists.items() if tokens}
-
-
-def _ids(output: str) -> dict[str, int]:
-    table = token_table.read(output)
-    pairs = zip(table["token"].to_pylist(), table["id"].to_pylist(), strict=True)
-    return {token: i for token, i in pairs if token is not None}
 
 
 def _rows(shards: Sequence[Sequence[Shard]], tokenizers: Sequence[Tokenizer]) -> dict[str, Any]:

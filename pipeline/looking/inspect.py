@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a shard as text, with the boundaries of its tokens visible: `be┊rt┊ is`."""
+"""Text with the boundaries of its tokens visible, `be┊rt┊ is`: rows of a shard, or a text as tokenizers cut it.
 
+Both are shown on a terminal and as JSON; texts also as a page.
+"""
+
+import codecs
 import contextlib
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +21,19 @@ from rich.text import Text
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
-from tokenmill.tokenizer import Tokenizer
+from tokenmill.pipeline.reporting import html
+from tokenmill.tokenizer import Encoding, Tokenizer
 from tokenmill.tokenizer.token_runs import Kind, TokenRun, printable
 
 BOUNDARY = "┊"
 """Between two tokens. Hardly any text has it, as `|` is in tables and special tokens; one in a text is `‹┊›`."""
 SHOWN_TOKENS = 200
 """How many tokens of a row are rendered by default: a row may be a whole book."""
+
+MOST_BYTES = 1 << 20
+"""How much of a text is looked at."""
+MOST_TOKENS = 20_000
+"""How many tokens of it are shown for each tokenizer."""
 
 _FEW = 5
 """So many documents of a sequence are named."""
@@ -165,8 +177,10 @@ def render(
     first = _first_shown(tokenizer, tokens, pattern, max_tokens) if pattern is not None and max_tokens else 0
     runs = tokenizer.token_runs(tokens[: first + max_tokens if max_tokens is not None else None])[first:]
     window = f"  window {row.window}" if row.window is not None else ""
+    names = [name for name, _ in row.segments]
+    named = f"{names[0]} to {names[-1]}, {len(names)} documents" if len(names) > _FEW else row.doc_id
     counts = f"n_tokens {row.n_tokens}  n_oov {_n_unknown(row, tokenizer)}"
-    text = Text().append(f"row {row.number}  {printable(_named(row))}{window}  {counts}\n", style="bold")
+    text = Text().append(f"row {row.number}  {printable(named)}{window}  {counts}\n", style="bold")
     pad_id = row.ids[0 if is_left else -1] if n_padding else -1
     padding = f"{printable(tokenizer.id_to_token(pad_id) or f'<{pad_id}?>')}×{n_padding}" if n_padding else ""
     if is_left:
@@ -196,12 +210,6 @@ def _first_shown(tokenizer: Tokenizer, tokens: Sequence[int], pattern: str, max_
     at = pc.find_substring_regex(text, pattern)[0].as_py()
     token = int(np.searchsorted(np.cumsum([len(each) for each in data]), at, "right"))
     return max(0, token - max_tokens // 4) if token >= max_tokens else 0
-
-
-def _named(row: Row) -> str:
-    """Returns the document of a row; of more than a few only the first and the last."""
-    names = [name for name, _ in row.segments]
-    return f"{names[0]} to {names[-1]}, {len(names)} documents" if len(names) > _FEW else row.doc_id
 
 
 def shown(text: str) -> str:
@@ -257,3 +265,111 @@ def _words(tokenizer: Tokenizer, runs: Sequence[TokenRun], starts: set[int]) -> 
         elif run is not None:
             words.append(None)
     return words
+
+
+@dataclass(frozen=True)
+class View:
+    """A text as one tokenizer cuts it, without truncation and padding."""
+
+    name: str
+    tokenizer: Tokenizer
+    n_bytes: int
+    encoding: Encoding
+    runs: list[TokenRun]
+    """The first `MOST_TOKENS` tokens."""
+
+    @property
+    def n_left_out(self) -> int:
+        """Tokens that are not shown."""
+        return len(self.encoding) - len(self.runs)
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the numbers of the whole text; bytes per token are null without tokens, unknown ones without any."""
+        n_tokens, unknown = len(self.encoding), self.tokenizer.unk_token_id
+        added = zip(self.encoding.ids, self.encoding.special_tokens_mask, strict=True)
+        n_unknown = sum(i == unknown and not is_added for i, is_added in added)
+        return {
+            "tokenizer": self.name,
+            "vocabulary": self.tokenizer.get_vocab_size(),
+            "tokens": n_tokens,
+            "bytes_per_token": round(self.n_bytes / n_tokens, 3) if n_tokens else None,
+            "unknown": None if unknown is None else n_unknown,
+        }
+
+    def said(self) -> str:
+        """Returns the numbers as a sentence."""
+        facts = self.facts()
+        unknown = "" if not facts["unknown"] else f", {facts['unknown']:,} unknown"
+        return f"{facts['tokens']:,} tokens, {facts['bytes_per_token']} bytes per token{unknown}"
+
+    def tokens(self) -> Iterator[tuple[TokenRun, dict[str, Any]]]:
+        """Yields the tokens shown, each with what there is to say of it: its bytes, characters of the text, word."""
+        for run, place, word in zip(self.runs, self.encoding.offsets, self.encoding.word_ids, strict=False):
+            described = {"id": run.id, "text": run.text, "kind": run.kind, "bytes": run.data.hex(" ")}
+            yield run, {**described, "characters": place, "word": word}
+
+
+def read_text(target: str) -> tuple[str, bool]:
+    """Returns the text to look at, and whether it goes on after `MOST_BYTES`.
+
+    Args:
+      target: `-` for stdin, a file if there is one of that name, else the text itself.
+
+    Raises:
+      ValueError: if it is not UTF-8; says where. OSError: if it cannot be read.
+    """
+    if target == "-":
+        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    elif os.path.exists(target):
+        with open(target, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    else:
+        data = target.encode("utf-8", "surrogateescape")
+    is_cut = len(data) > MOST_BYTES
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data[:MOST_BYTES], final=not is_cut), is_cut
+    except UnicodeDecodeError as error:
+        name = "stdin" if target == "-" else target if os.path.exists(target) else "the text"
+        raise ValueError(f"{name}: byte {error.start} is not UTF-8: {error.reason}") from error
+
+
+def look(text: str, paths: Sequence[str]) -> list[View]:
+    """Returns a text as the tokenizers at some paths cut it; special tokens in the text are text.
+
+    Raises:
+      OSError, ValueError: if a tokenizer cannot be loaded.
+    """
+    views = []
+    for path in paths:
+        tokenizer = Tokenizer.from_file(path).replace(truncation=None, padding=None)
+        encoding = tokenizer.encode(text)
+        runs = tokenizer.token_runs(encoding.ids[:MOST_TOKENS])
+        views.append(View(path, tokenizer, len(text.encode()), encoding, runs))
+    return views
+
+
+def views_to_json(views: Sequence[View]) -> list[dict[str, Any]]:
+    """Returns plain JSON: for each tokenizer the numbers, and the tokens shown."""
+    return [
+        {**view.facts(), "tokens_left_out": view.n_left_out, "shown": [place for _, place in view.tokens()]}
+        for view in views
+    ]
+
+
+def render_view(view: View, *, with_ids: bool = False) -> Text:
+    """Returns a view for a terminal; a line of the text is a line."""
+    text = Text().append(f"{view.name}  {view.said()}\n", style="bold")
+    for i, run in enumerate(view.runs):
+        text.append(shown(run.text), style=STYLES.get(run.kind, COLOURS[i % 2]))
+        text.append(f":{run.id}" if with_ids else "", style="dim")
+        if i + 1 < len(view.runs):
+            text.append("\n" if run.data.endswith(b"\n") else BOUNDARY, style="dim")
+    return text.append(f" … {view.n_left_out:,} more" if view.n_left_out else "", style="dim")
+
+
+def draw_views(views: Sequence[View], is_cut: bool) -> str:
+    """Returns a page that opens offline: the numbers of all tokenizers, and the text as each cuts it, side by side."""
+    facts = [view.facts() for view in views]
+    return html.render(
+        "looking/viz.html.jinja", views=views, facts=facts, is_cut=is_cut, MOST_BYTES=MOST_BYTES, newline=b"\n"
+    )

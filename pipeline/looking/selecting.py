@@ -179,17 +179,10 @@ def select(
       ValueError: if a shard is damaged, or cannot say which documents it holds; says which.
       OSError: if one cannot be read.
     """
-    if selection.order is None:
-        candidates = _matching(shards, tokenizers, selection)
-        chosen = ((shard, batch, i, number) for shard, batch, first, found in candidates
-                  for i, number in zip(found.tolist(), (first + found).tolist(), strict=True))  # fmt: skip
-        for shard, batch, i, number in itertools.islice(chosen, selection.count):
-            yield shard, shard.described(inspect.row_of(shard.path, batch, i, number))
-        return
-    # `nlargest` takes the first of equal rows. A copy of a row, unlike a slice, does not keep its batch in memory.
-    for _, shard, row, number in heapq.nlargest(
-        selection.count, _scored(shards, tokenizers, selection), key=operator.itemgetter(0)
-    ):
+    scored = _scored(shards, tokenizers, selection)
+    best = [] if selection.order is None else heapq.nlargest(selection.count, scored, key=operator.itemgetter(0))
+    # Of rows with equal scores `nlargest` takes the first.
+    for _, shard, row, number in best or itertools.islice(scored, selection.count):
         yield shard, shard.described(inspect.row_of(shard.path, row, 0, number))
 
 
@@ -198,11 +191,20 @@ def _scored(
 ) -> Iterator[tuple[float, Shard, pa.RecordBatch, int]]:
     """Yields the best rows of each batch, with their scores and their numbers in the shard."""
     random = np.random.default_rng(selection.seed)
-    for shard, batch, first, found in _matching(shards, tokenizers, selection):
-        is_random = selection.order == "random"
-        scores = random.random(found.size) if is_random else _scores(batch, tokenizers[shard.folder], selection)[found]
+    for shard, batch, first, rows in _matching(shards, tokenizers, selection):
+        if selection.order is None:
+            scores = np.zeros(rows.size)
+        elif selection.order == "random":
+            scores = random.random(rows.size)
+        elif selection.order == "longest":
+            scores = batch.column("n_tokens").to_numpy()[rows]
+        elif "n_oov" in batch.schema.names:
+            scores = batch.column("n_oov").to_numpy()[rows]
+        else:
+            scores = unknown(tokenizers[shard.folder], batch.column("input_ids"))[rows]
         for at in np.argsort(-scores, kind="stable")[: selection.count].tolist():
-            yield float(scores[at]), shard, batch.take(pa.array(found[at : at + 1])), int(first + found[at])
+            # A copy of a row, unlike a slice, does not keep its batch in memory.
+            yield float(scores[at]), shard, batch.take(pa.array(rows[at : at + 1])), int(first + rows[at])
 
 
 def _matching(
@@ -235,12 +237,3 @@ def _matching(
                 raise ValueError(f"{first} rows, but the manifest says {n_rows}")
         except ValueError as error:
             raise ValueError(str(error) if shard.name in str(error) else f"{shard.path}: {error}") from error
-
-
-def _scores(batch: pa.RecordBatch, tokenizer: Tokenizer, selection: Selection) -> np.ndarray:
-    """Returns how much each row has of what the selection orders by."""
-    if selection.order == "longest":
-        return batch.column("n_tokens").to_numpy()
-    if "n_oov" in batch.schema.names:
-        return batch.column("n_oov").to_numpy()
-    return unknown(tokenizer, batch.column("input_ids"))

@@ -38,6 +38,10 @@ SAMPLES = 3
 """How many rejected records are shown for each reason, and how many rows of conversations."""
 
 _SAMPLE_CHARACTERS, _SAMPLE_TOKENS = 160, 400
+_HEADLINE = {
+    "documents": "n_documents", "records": "n_records", "bytes": "n_bytes", "tokens": "n_tokens", "rows": "shard_rows",
+    "shard_bytes": "shard_bytes",
+}  # fmt: skip
 _MAX_REJECT_FILES = 20
 _MAX_REJECT_ROWS = 20_000
 
@@ -53,19 +57,29 @@ def gather(output: str) -> dict[str, Any]:
     if not manifest["shards"]:
         raise ValueError(f"{output!r} holds no shards: its job did not tokenize, and there is nothing to report")
     stats = stats_file.read(output).to_record()
-    totals = manifest["totals"]
+    totals, chat, languages = manifest["totals"], stats.get("chat"), dict(stats.get("languages") or {})
+    by_code = ({"language": code, **each} for code, each in languages.pop("by_code", {}).items())
     facts = {
         "job": manifest["job"],
         "job_digest": manifest["job_digest"],
         "versions": manifest["versions"],
         "tokenizer": manifest["tokenizer"],
         "config": manifest["config"],
-        "headline": _headline(manifest, stats),
+        "headline": {
+            **{name: totals[counted] for name, counted in _HEADLINE.items()},
+            "shards": len(manifest["shards"]),
+            "vocabulary": stats["vocabulary"]["size"],
+            "bytes_per_token": stats["bytes_per_token"],
+            "tokens_per_word": stats["tokens_per_word"],
+            "share_of_unknown_tokens": stats["oov"]["share_of_tokens"],
+            "rejected": sum(totals["rejected"].values()),
+            "filtered": sum(totals["filtered"].values()),
+        },
         "flow": _flow(manifest),
         "balance": manifest["balance"],
         "stats": stats,
-        "chat": _chat(output, manifest, stats),
-        "languages": _languages(stats),
+        "chat": chat and {**chat, "examples": list(itertools.islice(_first_rows(output, manifest), SAMPLES))},
+        "languages": {**languages, **cut_short(by_code, "documents")} if languages else None,
         "n_files": len(manifest["inputs"]),
         "sources": cut_short(_sources(manifest, stats), "n_bytes"),
         "shards": cut_short(
@@ -85,25 +99,6 @@ def _clock(output: str) -> dict[str, Any] | None:
         return clock.read(output)
     except (OSError, ValueError):
         return None
-
-
-def _headline(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
-    totals = manifest["totals"]
-    return {
-        "documents": totals["n_documents"],
-        "records": totals["n_records"],
-        "bytes": totals["n_bytes"],
-        "tokens": totals["n_tokens"],
-        "rows": totals["shard_rows"],
-        "shards": len(manifest["shards"]),
-        "shard_bytes": totals["shard_bytes"],
-        "vocabulary": stats["vocabulary"]["size"],
-        "bytes_per_token": stats["bytes_per_token"],
-        "tokens_per_word": stats["tokens_per_word"],
-        "share_of_unknown_tokens": stats["oov"]["share_of_tokens"],
-        "rejected": sum(totals["rejected"].values()),
-        "filtered": sum(totals["filtered"].values()),
-    }
 
 
 def _flow(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -139,12 +134,6 @@ def _flow(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _chat(output: str, manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the counts of conversations, and rows as examples; None if documents are texts."""
-    counts = stats.get("chat")
-    return counts and {**counts, "examples": list(itertools.islice(_first_rows(output, manifest), SAMPLES))}
-
-
 def _first_rows(output: str, manifest: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
     """Yields the rows of the first shard as stretches of `text` that are `trained` or not, the last cut."""
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
@@ -160,15 +149,6 @@ def _first_rows(output: str, manifest: Mapping[str, Any]) -> Iterator[list[dict[
                 ]
 
 
-def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the part of stats.json about languages, with the largest languages as rows."""
-    languages = stats.get("languages")
-    if not languages:
-        return None
-    rows = ({"language": code, **counts} for code, counts in languages["by_code"].items())
-    return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
-
-
 def _sources(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yields what is known of each source of `input.sources`; of each file if there are none."""
     for name, summary in stats.get("sources", {}).items():
@@ -180,9 +160,9 @@ def _sources(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> Iterator[
 
 def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Returns for each reason the number of rejected records, its meaning, and the first records as samples."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     rejected: dict[str, dict[str, Any]] = {
-        reason: {"count": n, "meaning": REASONS.get(reason, ""), "samples": []}
-        for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        reason: {"count": n, "meaning": REASONS.get(reason, ""), "samples": []} for reason, n in ordered
     }
     n_rows = 0
     for record in files[:_MAX_REJECT_FILES]:
@@ -190,22 +170,14 @@ def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[
             for row in batch.to_pylist():
                 samples = rejected.setdefault(row["reason"], {"count": 0, "meaning": "", "samples": []})["samples"]
                 if len(samples) < SAMPLES:
-                    samples.append(_sample(row))
+                    text = row["sample"].decode("utf-8", "backslashreplace")
+                    more = "..." if len(text) > _SAMPLE_CHARACTERS else ""
+                    place = {name: row[name] for name in ("source", "offset", "detail")}
+                    samples.append({**place, "record": text[:_SAMPLE_CHARACTERS] + more})
             n_rows += batch.num_rows
             if n_rows > _MAX_REJECT_ROWS or all(len(each["samples"]) == SAMPLES for each in rejected.values()):
                 return rejected
     return rejected
-
-
-def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
-    text = row["sample"].decode("utf-8", "backslashreplace")
-    more = "..." if len(text) > _SAMPLE_CHARACTERS else ""
-    return {
-        "source": row["source"],
-        "offset": row["offset"],
-        "detail": row["detail"],
-        "record": text[:_SAMPLE_CHARACTERS] + more,
-    }
 
 
 def cut_short(rows: Iterable[dict[str, Any]], by: str) -> dict[str, Any]:
@@ -262,6 +234,7 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
       output: the folder that they are about; "": where the job wrote, if `clock` has that.
     """
     run = (facts["clock"] or {}).get("config")
+    inputs = [run["input"], *run["input"].get("sources", {}).values()] if run else []
     config = run or _without_defaults(facts["config"])
     place = output or (run["output"]["path"] if run else "")
     headline, languages = facts["headline"], facts["languages"]
@@ -277,7 +250,7 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
         tokenizer_file=config.get("tokenizer", {}).get("file") if run else None,
         by_language=sorted(map(_cost, languages["rows"]), key=_MOST_TOKENS, reverse=True) if languages else [],
         by_source=sorted(map(_cost, facts["sources"]["rows"]), key=_MOST_TOKENS, reverse=True),
-        inputs=_input_paths(run["input"]) if run else [],
+        inputs=[path for section in inputs for path in section.get("paths", ())],
         picture=_picture(facts),
         NO_LANGUAGE=_NO_LANGUAGE,
         LEAST_SHARE=LEAST_SHARE,
@@ -343,13 +316,6 @@ def _without_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
         return Config.model_validate(with_paths(config, "...", "...")).given()
     except ValidationError:  # of another version
         return config
-
-
-def _input_paths(section: Mapping[str, Any]) -> list[str]:
-    """Returns the paths of the section `input`, or of its sources."""
-    found = section.get("sources")
-    sources = found if isinstance(found, Mapping) else {}
-    return [*section.get("paths", []), *(path for each in sources.values() for path in each.get("paths", []))]
 
 
 def _shortened(value: object) -> object:

@@ -17,13 +17,13 @@ from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.reject_limits import LossyFiles, unknown_tokens
 from tokenmill.pipeline.config.formats import format_of, formats_with
-from tokenmill.pipeline.config.input import InputConfig, SourceConfig
+from tokenmill.pipeline.config.input import SourceConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE
-from tokenmill.pipeline.reporting.stats_file import Resized, StatsFile, TokensMade
+from tokenmill.pipeline.reporting.stats_file import StatsFile
 from tokenmill.pipeline.running.display import duration, megabytes
 from tokenmill.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ def summarize(output: str, seconds: float, *, is_resumed: bool = False) -> Rende
     if parts.is_in_parts(output):
         return _parts(output, seconds)
     manifest = read_manifest(output)
-    rows = _tokens(output, manifest) if manifest["shards"] else _counts(output, manifest)
+    rows = [*(_tokens if manifest["shards"] else _counts)(output, manifest)]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -93,36 +93,69 @@ _LINES_PER_FILE = 1000
 """Where the config does not say what a document is, this many per file are warned of."""
 
 
-def _tokens(output: str, manifest: Mapping[str, Any]) -> list[Row]:
+def _tokens(output: str, manifest: Mapping[str, Any]) -> Iterator[Row]:
     totals, stats = manifest["totals"], stats_file.read(output)
-    added = stats.added_tokens_in_text
-    in_text = ", ".join(f"{token.token} {token.count:,}" for token in added[:3])
-    rows = [
-        *_input(totals),
-        *_sources(stats),
-        ("words", f"{stats.spaced_words:,}", f"{totals['n_chars']:,} characters"),
-        *_resized(stats),
-        ("tokens", f"{totals['n_tokens']:,}", _vocabulary(stats)),
-        *_cut(stats.tokens_made),
-        *_added(stats.tokens_made),
-        ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats.oov.share_of_tokens, "of tokens")),
-        ("tokens per word", _ratio(stats.tokens_per_spaced_word), ""),
-        ("bytes per token", _ratio(stats.bytes_per_token), ""),
-        *_packing(stats),
-        *_chat(stats),
-    ]
-    if added:
-        rows.append(("added tokens in text", f"{sum(token.count for token in added):,}", in_text))
-    return rows
+    made, vocabulary = stats.tokens_made, stats.vocabulary
+    yield from _input(totals)
+    for name, each in itertools.islice((stats.sources or {}).items(), _MOST_SOURCES):
+        rejected = f"{each.rejected:,} rejected, " if each.rejected else ""
+        yield f"  {name}", f"{each.documents:,}", f"documents, {rejected}{each.tokens:,} tokens"
+    yield "words", f"{stats.spaced_words:,}", f"{totals['n_chars']:,} characters"
+    yield from _resized(stats)
+    used = f"{vocabulary.used:,} of {vocabulary.size:,} vocabulary entries used"
+    yield "tokens", f"{totals['n_tokens']:,}", used
+    if made.cut:
+        share = _share(made.share_cut, f"of the {made.text:,} tokens of the text")
+        yield "cut", f"{made.cut:,}", f"{share}, from {made.documents_cut:,} documents"
+    if n_around := made.special + made.added:
+        of = f"around documents: {made.special:,} special, {made.added:,} of output.prepend and append"
+        yield "not of the text", f"{n_around:,}", of
+    yield "unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats.oov.share_of_tokens, "of tokens")
+    ratios = {"tokens per word": stats.tokens_per_spaced_word, "bytes per token": stats.bytes_per_token}
+    yield from ((name, f"{ratio:.3f}" if ratio is not None else "-", "") for name, ratio in ratios.items())
+    yield from _rows_of(stats)
+    if added := stats.added_tokens_in_text:
+        in_text = ", ".join(f"{token.token} {token.count:,}" for token in added[:3])
+        yield "added tokens in text", f"{sum(token.count for token in added):,}", in_text
 
 
-def _counts(output: str, manifest: Mapping[str, Any]) -> list[Row]:
+def _rows_of(stats: StatsFile) -> Iterator[Row]:
+    """Yields what is said of rows that are no plain documents."""
+    if (windows := stats.windows) is not None:
+        repeated = _share(windows.share_of_tokens_repeated, "of tokens repeated")
+        of = f"{windows.special:,} special tokens, {repeated}, {windows.split_documents:,} documents of several"
+        yield "windows", f"{windows.windows:,}", of
+    if (packing := stats.packing) is not None:
+        split = _share(packing.share_of_documents_split, "of documents split")
+        yield "sequences", f"{packing.sequences:,}", f"{_share(packing.share_of_padding, 'padding')}, {split}"
+    if (chat := stats.chat) is None:
+        return
+    share = _share(chat.share_of_tokens_trained, "of tokens")
+    yield "trained tokens", f"{chat.trained_tokens:,}", f"{share}, in {chat.turns:,} turns"
+    if n := chat.unrendered_messages:
+        yield "messages not shown", f"{n:,}", "the template leaves out their content"
+    if lost := chat.fields_not_shown:
+        most = [f"{name} {n:,}" for name, n in sorted(lost.items(), key=lambda item: -item[1])[:_MOST_FIELDS]]
+        more = f", and {len(lost) - len(most)} more in stats.json" if len(lost) > len(most) else ""
+        yield "fields not shown", f"{sum(lost.values()):,}", ", ".join(most) + more
+    if n := chat.text_arguments:
+        yield "arguments as text", f"{n:,}", "tool calls have them as JSON in a text"
+
+
+def _counts(output: str, manifest: Mapping[str, Any]) -> Iterator[Row]:
     report = _read(output, manifest)
-    rows = _counted(report) if report is not None else []
+    if report is not None:
+        totals, pruned = report["totals"], report["pruned"]
+        yield from _input(totals)
+        yield "words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"
+        if report["labels"]:
+            yield "groups", f"{len(report['groups']):,}", f"by {', '.join(report['labels'])}"
+        if pruned["bound"]:
+            left_out = f"distinct left out, {pruned['n_occurrences']:,} occurrences"
+            yield "pruned", f"{pruned['n_words']:,}", f"{left_out}, none more than {pruned['bound']:,} times"
     for folder, record in _trained(output, manifest):
         of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
-        rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
-    return rows
+        yield f"{folder}/", f"{record['vocab_size']:,}", of
 
 
 def _trained(output: str, manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -131,28 +164,6 @@ def _trained(output: str, manifest: Mapping[str, Any]) -> Iterator[tuple[str, Ma
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
             yield folder, json_files.read(output, name, _TRAINING)
-
-
-def _counted(report: Mapping[str, Any]) -> list[Row]:
-    totals, pruned = report["totals"], report["pruned"]
-    rows = [
-        *_input(totals),
-        ("words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"),
-    ]
-    if report["labels"]:
-        rows.append(("groups", f"{len(report['groups']):,}", f"by {', '.join(report['labels'])}"))
-    if pruned["bound"]:
-        left_out = (
-            f"distinct left out, {pruned['n_occurrences']:,} occurrences, none more than {pruned['bound']:,} times"
-        )
-        rows.append(("pruned", f"{pruned['n_words']:,}", left_out))
-    return rows
-
-
-def _sources(stats: StatsFile) -> Iterator[Row]:
-    for name, each in itertools.islice((stats.sources or {}).items(), _MOST_SOURCES):
-        rejected = f"{each.rejected:,} rejected, " if each.rejected else ""
-        yield f"  {name}", f"{each.documents:,}", f"documents, {rejected}{each.tokens:,} tokens"
 
 
 def _speed(rows: Iterable[Row], seconds: float, is_resumed: bool) -> Row:
@@ -180,17 +191,8 @@ def _files(output: str, manifest: Mapping[str, Any]) -> list[str]:
     return [f"in {output}", *(f"  {line}" for line in lines)]
 
 
-def _vocabulary(stats: StatsFile) -> str:
-    vocabulary = stats.vocabulary
-    return f"{vocabulary.used:,} of {vocabulary.size:,} vocabulary entries used"
-
-
 def _share(share: float | None, of: str) -> str:
     return f"{100 * share:.3f}% {of}" if share is not None else ""
-
-
-def _ratio(ratio: float | None) -> str:
-    return f"{ratio:.3f}" if ratio is not None else "-"
 
 
 def _input(totals: Mapping[str, Any]) -> Iterator[Row]:
@@ -216,13 +218,9 @@ def warnings(output: str, config: Config) -> list[str]:
     manifest = read_manifest(output)
     return [
         *_lossy(output, manifest, config),
-        *_nothing_left(output, manifest),
-        *_too_much_cut(output, manifest, config),
-        *_small_vocabularies(output, manifest),
-        *_lacking_vocabularies(output, manifest, config),
-        *_many_unknown(manifest, config),
-        *_absent_fields(manifest, config.input),
-        *_documents_of_lines(manifest, config),
+        *_of_rows(output, manifest, config),
+        *_of_vocabularies(output, manifest, config),
+        *_of_input(manifest, config),
     ]
 
 
@@ -242,96 +240,80 @@ def _lossy(output: str, manifest: Mapping[str, Any], config: Config) -> list[str
     return LossyFiles(config.input, inputs).warnings()
 
 
-def _absent_fields(manifest: Mapping[str, Any], config: InputConfig) -> list[str]:
-    n_documents, has_field = manifest["totals"]["n_documents"], manifest["totals"].get("has_field", {})
-    names = [name for name, n in has_field.items() if not n and name in config.keep_fields]
-    lines = [f"input.keep_fields: no document has {', '.join(map(repr, names))}"] if names and n_documents else []
-    for section in config.by_source.values():
-        name = section.own_id_field
+def _of_input(manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """Yields warnings of fields that no document has, and of text files whose lines became documents unasked."""
+    section, n_documents = config.input, manifest["totals"]["n_documents"]
+    has_field = manifest["totals"].get("has_field", {})
+    absent = [name for name, n in has_field.items() if not n and name in section.keep_fields]
+    if absent and n_documents:
+        yield f"input.keep_fields: no document has {', '.join(map(repr, absent))}"
+    for each in section.by_source.values():
+        name = each.own_id_field
         n_without = n_documents - has_field.get(name, n_documents)
-        if n_without and (not config.sources or n_without == n_documents):
-            lines.append(
-                f"{section.where}.id_field: {n_without:,} of {n_documents:,} documents have no {name!r}; their ids are "
+        if n_without and (not section.sources or n_without == n_documents):
+            yield (
+                f"{each.where}.id_field: {n_without:,} of {n_documents:,} documents have no {name!r}; their ids are "
                 "made of the name of the file and the place in it"
             )
-    return lines
-
-
-def _documents_of_lines(manifest: Mapping[str, Any], config: Config) -> list[str]:
-    sections: Mapping[str, SourceConfig] = config.input.sources or {"": config.input}
+    sections: Mapping[str, SourceConfig] = section.sources or {"": section}
     silent = {
         name for name, each in sections.items() if "document" not in each.model_fields_set and each.document == "line"
     }
-    if not silent or not manifest["shards"]:
-        return []
     # Of a file without documents the manifest has no number of them; of other names the plan has warned.
-    named = (each for each in manifest["inputs"] if format_of(each["name"]))
-    of_text = (each for each in named if each["format"] in formats_with("document"))
-    chosen = [each for each in of_text if not {"", each["name"].partition("/")[0]}.isdisjoint(silent)]
-    read = [each.get("read", {}).get("n_documents", 0) for each in chosen]
-    if len(read) < 2 or sum(read) < _LINES_PER_FILE * len(read):
-        return []
-    return [
-        f"input.document: {len(read):,} text files became {sum(read):,} documents, one per line; if a document is a "
-        "file or a paragraph, say file or blank_line there; say line if it is right"
+    read = [
+        each.get("read", {}).get("n_documents", 0)
+        for each in (manifest["inputs"] if silent and manifest["shards"] else ())
+        if format_of(each["name"]) and each["format"] in formats_with("document")
+        if not {"", each["name"].partition("/")[0]}.isdisjoint(silent)
     ]
+    if len(read) > 1 and sum(read) >= _LINES_PER_FILE * len(read):
+        yield (
+            f"input.document: {len(read):,} text files became {sum(read):,} documents, one per line; if a document is "
+            "a file or a paragraph, say file or blank_line there; say line if it is right"
+        )
 
 
-def _nothing_left(output: str, manifest: Mapping[str, Any]) -> list[str]:
+def _of_rows(output: str, manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """Yields warnings of an output without documents, of much that is cut, and of many unknown tokens."""
     read = _read(output, manifest)
-    if read is None or (totals := read["totals"])["n_documents"]:
-        return []
-    if not totals["n_records"]:
-        return ["there is no record in the input, and no document in the output"]
-    became = " and ".join(
-        f"{sum(totals[kind].values()):,} were {kind} ({_listed(totals[kind])})"
-        for kind in ("filtered", "rejected")
-        if totals[kind]
-    )
-    return [f"there is no document in the output: of {totals['n_records']:,} records {became}"]
-
-
-def _too_much_cut(output: str, manifest: Mapping[str, Any], config: Config) -> list[str]:
+    if read is not None and not (totals := read["totals"])["n_records"]:
+        yield "there is no record in the input, and no document in the output"
+    elif read is not None and not totals["n_documents"]:
+        became = " and ".join(
+            f"{sum(totals[kind].values()):,} were {kind} ({_listed(totals[kind])})"
+            for kind in ("filtered", "rejected")
+            if totals[kind]
+        )
+        yield f"there is no document in the output: of {totals['n_records']:,} records {became}"
     truncation = config.tokenizer.truncation
-    if truncation is None or not manifest["shards"]:
-        return []
-    made = stats_file.read(output).tokens_made
-    if (made.share_cut or 0) <= truncation.warn_above:
-        return []
-    return [
-        f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made.share_cut, 'of all tokens')}, "
-        f"from {made.documents_cut:,} documents; they are in no row (tokenizer.truncation.warn_above is "
-        f"{truncation.warn_above})"
-    ]
+    made = stats_file.read(output).tokens_made if truncation is not None and manifest["shards"] else None
+    if truncation is not None and made is not None and (made.share_cut or 0) > truncation.warn_above:
+        yield (
+            f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made.share_cut, 'of all tokens')}, "
+            f"from {made.documents_cut:,} documents; they are in no row (tokenizer.truncation.warn_above is "
+            f"{truncation.warn_above})"
+        )
 
 
-def _many_unknown(manifest: Mapping[str, Any], config: Config) -> list[str]:
-    n_tokens, n_unknown = manifest["totals"]["n_tokens"], manifest["totals"]["n_oov_tokens"]
-    return [unknown_tokens(n_tokens, n_unknown, config.tokenizer)] if n_unknown > LEAST_SHARE * n_tokens else []
+def _of_vocabularies(output: str, manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """Yields warnings of vocabularies that are smaller than asked for, or lack much of what they were trained on.
 
-
-def _small_vocabularies(output: str, manifest: Mapping[str, Any]) -> list[str]:
-    return [
-        f"tokenizer.train.vocab_size is {record['asked_vocab_size']:,}, but {folder} has {record['vocab_size']:,} "
-        f"tokens: {record['n_distinct_words']:,} distinct words give no more within the limits of tokenizer.train, "
-        "such as min_frequency; train on more text or ask for fewer"
-        for folder, record in _trained(output, manifest)
-        if record["vocab_size"] < record["asked_vocab_size"]
-    ]
-
-
-def _lacking_vocabularies(output: str, manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
-    """Yields warnings of what a job only trained: a job that also tokenizes has counted its unknown tokens."""
-    train = config.tokenizer.train
-    if train is None or manifest["shards"]:
-        return
-    for folder, record in _trained(output, manifest):
+    A job that also tokenizes has counted its unknown tokens.
+    """
+    train, trained = config.tokenizer.train, [*_trained(output, manifest)]
+    for folder, record in trained:
+        if record["vocab_size"] < record["asked_vocab_size"]:
+            yield (
+                f"tokenizer.train.vocab_size is {record['asked_vocab_size']:,}, but {folder} has "
+                f"{record['vocab_size']:,} tokens: {record['n_distinct_words']:,} distinct words give no more within "
+                "the limits of tokenizer.train, such as min_frequency; train on more text or ask for fewer"
+            )
+    for folder, record in trained if train is not None and not manifest["shards"] else ():
+        assert train is not None
         vocabulary = Tokenizer.from_str(storage.read_text(storage.join(output, folder, "tokenizer.json"))).get_vocab()
         if record["model"] == "wordlevel":
-            what, share = (
-                "words",
-                _share_of_other_words(record, len(vocabulary.keys() - {*train.tokens, *config.text.tokens})),
-            )
+            n = len(vocabulary.keys() - {*train.tokens, *config.text.tokens})
+            what, share = "words", _share_of_other_words(record, n)
         elif record["model"] == "byte_level_bpe" or train.byte_fallback or record.get("label") is not None:
             continue  # nothing is unknown; or the counts do not say which characters the label has
         else:
@@ -343,6 +325,9 @@ def _lacking_vocabularies(output: str, manifest: Mapping[str, Any], config: Conf
                 f"about {share:.1%} of the {what} that {folder} was trained on are unknown to it, as it has "
                 f"{record['vocab_size']:,} entries: raise {_WHAT_TO_RAISE[record['model']]}"
             )
+    n_tokens, n_unknown = manifest["totals"]["n_tokens"], manifest["totals"]["n_oov_tokens"]
+    if n_unknown > LEAST_SHARE * n_tokens:
+        yield unknown_tokens(n_tokens, n_unknown, config.tokenizer)
 
 
 _WHAT_TO_RAISE = {
@@ -359,62 +344,14 @@ def _share_of_other_words(record: Mapping[str, Any], n: int) -> float:
     return 1 - float(np.interp(np.log2(max(n, 1)), np.log2(tops), shares)) * (n > 0)
 
 
-def _resized(stats: StatsFile) -> list[Row]:
-    """Returns a row for each step and language of which the step adds or removes more than 1 % of the characters."""
-    return [
-        (step.step, f"{each.characters_after - each.characters:+,}", _grown(each))
-        for step in (stats.text.steps if stats.text else ())
-        for each in step.resized
-    ]
-
-
-def _grown(each: Resized) -> str:
-    share = "" if each.share is None else f", {each.share:+.1%}"
-    of = "" if each.language is None else f" of {each.language}"
-    return f"characters{of}: {each.characters:,} became {each.characters_after:,}{share}"
-
-
-def _cut(made: TokensMade) -> list[Row]:
-    if not made.cut:
-        return []
-    share = _share(made.share_cut, f"of the {made.text:,} tokens of the text")
-    return [("cut", f"{made.cut:,}", f"{share}, from {made.documents_cut:,} documents")]
-
-
-def _added(made: TokensMade) -> list[Row]:
-    n_around = made.special + made.added
-    of = f"around documents: {made.special:,} special, {made.added:,} of output.prepend and append"
-    return [("not of the text", f"{n_around:,}", of)] if n_around else []
-
-
-def _packing(stats: StatsFile) -> list[Row]:
-    packing, windows = stats.packing, stats.windows
-    if windows is not None:
-        repeated = _share(windows.share_of_tokens_repeated, "of tokens repeated")
-        of = f"{windows.special:,} special tokens, {repeated}, {windows.split_documents:,} documents of several"
-        return [("windows", f"{windows.windows:,}", of)]
-    if packing is None:
-        return []
-    split = _share(packing.share_of_documents_split, "of documents split")
-    padding = _share(packing.share_of_padding, "padding")
-    return [("sequences", f"{packing.sequences:,}", f"{padding}, {split}")]
-
-
-def _chat(stats: StatsFile) -> list[Row]:
-    chat = stats.chat
-    if chat is None:
-        return []
-    share = _share(chat.share_of_tokens_trained, "of tokens")
-    rows = [("trained tokens", f"{chat.trained_tokens:,}", f"{share}, in {chat.turns:,} turns")]
-    if n := chat.unrendered_messages:
-        rows.append(("messages not shown", f"{n:,}", "the template leaves out their content"))
-    if lost := chat.fields_not_shown:
-        most = [f"{name} {n:,}" for name, n in sorted(lost.items(), key=lambda item: -item[1])[:_MOST_FIELDS]]
-        more = f", and {len(lost) - len(most)} more in stats.json" if len(lost) > len(most) else ""
-        rows.append(("fields not shown", f"{sum(lost.values()):,}", ", ".join(most) + more))
-    if n := chat.text_arguments:
-        rows.append(("arguments as text", f"{n:,}", "tool calls have them as JSON in a text"))
-    return rows
+def _resized(stats: StatsFile) -> Iterator[Row]:
+    """Yields a row for each step and language of which the step adds or removes more than 1 % of the characters."""
+    for step in stats.text.steps if stats.text else ():
+        for each in step.resized:
+            share = "" if each.share is None else f", {each.share:+.1%}"
+            of = "" if each.language is None else f" of {each.language}"
+            grown = f"characters{of}: {each.characters:,} became {each.characters_after:,}{share}"
+            yield step.step, f"{each.characters_after - each.characters:+,}", grown
 
 
 def _listed(reasons: Mapping[str, int]) -> str:
