@@ -154,8 +154,9 @@ class Request:
                     runner_jobs.check_detachable(options)
                 planning.prepare(plan, mode)
             if not self.quiet:
-                said = f"{self.job}: {display.megabytes(plan.n_bytes)} in {_n_splits(plan)}, {settings}"
-                say(said, display.seen(sys.stderr))
+                n, size = len(plan.splits), display.megabytes(plan.n_bytes)
+                splits = f"{n} {'split' if n == 1 else 'splits'}"
+                say(f"{self.job}: {size} in {splits}, {settings}", display.seen(sys.stderr))
             pipeline = beam.Pipeline(runner=runner, options=options)
             jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
             if settings.in_process:
@@ -175,10 +176,6 @@ class Request:
             if given is None and plan.tokenizes:
                 _record_times(plan, began, watched.lengths(time.monotonic()))
         return plan.warnings, given
-
-
-def _n_splits(plan: "JobPlan") -> str:
-    return f"{len(plan.splits)} {'split' if len(plan.splits) == 1 else 'splits'}"
 
 
 def _run(pipeline: "Pipeline", lease: "Lease", detach: bool) -> "tuple[str, RunnerJob | None]":

@@ -89,21 +89,15 @@ def _unknown(facts: Mapping[str, Any]) -> str | None:
     share = oov["share_of_tokens"] or 0.0
     if share < LEAST_SHARE:
         return None
-    rows = (facts["languages"] or _NONE)["rows"]
-    worst = max(rows, key=lambda row: row["oov_tokens"], default=None)
+    worst = max((facts["languages"] or _NONE)["rows"], key=itemgetter("oov_tokens"), default=None)
     where = ""
     if worst is not None and worst["oov_tokens"]:
-        of_all = _share(worst["oov_tokens"], oov["tokens"])
-        where = (
-            f", {_percent(of_all)} of them in {worst['language']}, where {_percent(worst['share_of_oov_tokens'])} are"
-        )
-    needed = oov["characters_to_add"]
-    added = (
-        f"Adding {needed['50%']:,} characters to the vocabulary would remove half of the unknown ones, adding "
-        f"{needed['95%']:,} would remove 95 %; or take another tokenizer."
-        if oov["characters"]
-        else "Take another tokenizer, or train one on this text."
-    )
+        of_all = _percent(_share(worst["oov_tokens"], oov["tokens"]))
+        where = f", {of_all} of them in {worst['language']}, where {_percent(worst['share_of_oov_tokens'])} are"
+    needed, added = oov["characters_to_add"], "Take another tokenizer, or train one on this text."
+    if oov["characters"]:
+        added = f"Adding {needed['50%']:,} characters to the vocabulary would remove half of the unknown ones, adding "
+        added += f"{needed['95%']:,} would remove 95 %; or take another tokenizer."
     return f"{_percent(share)} of the tokens are unknown{where}. {added}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes stats.json from the exact counts of a job."""
+"""Makes stats.json from the exact counts of a job: what is no count of the books, nor a ratio of two of them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel
 
 from tokenmill.pipeline.books.counts import LANGUAGE, STEP
 from tokenmill.pipeline.books.ledger import LOST
@@ -26,7 +25,7 @@ from tokenmill.pipeline.reporting.stats_file import (
     Unknown,
     Windows,
 )
-from tokenmill.pipeline.statistics import sample, texts, token_table
+from tokenmill.pipeline.statistics import texts, token_table
 from tokenmill.pipeline.statistics.tally import ADDED, EXACT_LENGTHS, LENGTH_BUCKETS, SPANS, Statistics
 from tokenmill.pipeline.statistics.token_table import TOP
 from tokenmill.pipeline.statistics.vocabulary import entries_for, gini, ratio
@@ -61,46 +60,37 @@ def summarize(
     Args:
       statistics: of all splits.
       table: `TOKEN_COUNTS` of the same splits.
-      packing: the sums of `Arranger.counts` where rows are packed; None where they are not.
-      windows: the sums of `Arranger.counts` where rows are windows; None where they are not.
+      packing: the sums of `arranging.PACKING_COUNTS` where rows are packed; None where they are not.
+      windows: the sums of `arranging.WINDOW_COUNTS` where rows are windows; None where they are not.
       chat: the sums of `chat.COUNTS` where documents are conversations; None where they are texts.
       by_source: what was read of each source of `input.sources`, as in the manifest.
     """
-    s = statistics
-    n_text_tokens = s["n_text_tokens"]
+    s, numbers = statistics, statistics.groups[""]
+    steps, spans, by_language = s.labels(STEP), s.groups.get(SPANS, {}), s.labels(LANGUAGE)
+    some = {
+        "text": texts.summary(steps, spans) if steps or spans else None,
+        "languages": _languages(by_language) if by_language else None,
+        "packing": None if packing is None else packed(packing),
+        "windows": None if windows is None else Windows.of(windows),
+        "chat": None if chat is None else _chat(chat, s["n_tokens"], packing),
+        "sources": {name: source(read) for name, read in by_source.items()} or None,
+    }
     made = StatsFile.of(
-        _some_of(s, packing, windows, chat, by_source),
+        numbers,
+        **{name: part for name, part in some.items() if part is not None},
         format_version=FORMAT_VERSION,
-        documents=s["n_documents"],
-        bytes=s["n_text_bytes"],
-        characters=s["n_chars"],
-        words=s["n_words"],
-        spaced_words=s["n_spaced_words"],
-        tokens=s["n_tokens"],
-        tokens_made=TokensMade.of(
-            text=n_text_tokens,
-            cut=s["n_cut_tokens"],
-            kept=n_text_tokens - s["n_cut_tokens"],
-            special=s["n_special_tokens"],
-            added=s["n_added_tokens"],
-            documents_cut=s["n_cut_documents"],
-            share_of_documents_cut=ratio(s["n_cut_documents"], s["n_documents"]),
-        ),
+        tokens_made=TokensMade.of(numbers, kept=s["n_text_tokens"] - s["n_cut_tokens"]),
         # All tokens of the text, cut ones included, because truncation says nothing about a vocabulary.
-        tokens_per_word=ratio(n_text_tokens, s["n_words"]),
-        share_of_continuations=ratio(n_text_tokens - s["n_words"], n_text_tokens),
-        tokens_per_spaced_word=ratio(n_text_tokens, s["n_spaced_words"]),
-        bytes_per_token=ratio(s["n_text_bytes"], n_text_tokens),
-        characters_per_token=ratio(s["n_chars"], n_text_tokens),
-        sample=sampled({name: s[f"n_{name}"] for name in sample.COUNTED}),
+        share_of_continuations=ratio(s["n_text_tokens"] - s["n_words"], s["n_text_tokens"]),
+        sample=Sample.of(numbers),
         vocabulary=token_table.describe(table),
         oov=_unknown(s),
         # Special tokens spelled out in text stay text, unless the config asks for them.
         added_tokens_in_text=_most("token", s.groups.get(ADDED, {}))[:TOP],
         lengths=Lengths.of(
+            numbers,
             min=s["min_tokens"] if s["n_documents"] else None,
             max=s["max_tokens"] if s["n_documents"] else None,
-            mean=ratio(s["n_tokens"], s["n_documents"]),
             percentiles={f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
             histogram=_histogram(s),
         ),
@@ -108,61 +98,16 @@ def summarize(
     return made.to_record()
 
 
-def _some_of(
-    s: Statistics,
-    packing: Mapping[str, int] | None,
-    windows: Mapping[str, int] | None,
-    chat: Mapping[str, int] | None,
-    by_source: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Returns the parts of stats.json that not every job has; the arguments are those of `summarize`."""
-    steps, spans, by_language = s.labels(STEP), s.groups.get(SPANS, {}), s.labels(LANGUAGE)
-    parts = {
-        "text": texts.summary(steps, spans) if steps or spans else None,
-        "languages": _languages(by_language) if by_language else None,
-        "packing": None if packing is None else packed(packing),
-        "windows": None if windows is None else Windows.of(_named(windows, Windows)),
-        "chat": None if chat is None else _chat(chat, s["n_tokens"], packing),
-        "sources": {name: source(read) for name, read in by_source.items()} if by_source else None,
-    }
-    return {name: part for name, part in parts.items() if part is not None}
-
-
-def _named(counts: Mapping[str, int], part: type[BaseModel]) -> dict[str, int]:
-    """Returns the counts that a part of stats.json has, by the names that they have there."""
-    named = {name.removeprefix("n_"): n for name, n in counts.items()}
-    return {name: n for name, n in named.items() if name in part.model_fields}
-
-
 def packed(counts: Mapping[str, int]) -> Packing:
-    """Returns the part about packing, from `Arranger.counts`."""
+    """Returns the part about packing, from `arranging.PACKING_COUNTS`."""
     n_ids = counts["n_tokens"] + counts["n_separators"] + counts["n_padding"]
-    return Packing.of(_named(counts, Packing), share_of_padding=ratio(counts["n_padding"], n_ids))
-
-
-def sampled(counts: Mapping[str, int]) -> Sample:
-    """Returns the part about a sample with these `sample.COUNTED`."""
-    names = (name for name, each in Sample.model_fields.items() if each.annotation is int)
-    return Sample.of({name: counts[counted] for name, counted in zip(names, sample.COUNTED, strict=True)})
+    return Packing.of(counts, share_of_padding=ratio(counts["n_padding"], n_ids))
 
 
 def source(read: Mapping[str, Any]) -> Source:
-    """Returns what stats.json says of a source, or a report of a file.
-
-    Args:
-      read: the counts of `PieceCounts` that are not zero.
-    """
-    n = Counter({name: count for name, count in read.items() if isinstance(count, int)})
-    return Source.of(
-        documents=n["n_documents"],
-        rejected=sum(read.get("rejected", {}).values()),
-        filtered=sum(read.get("filtered", {}).values()),
-        characters=n["n_chars"],
-        tokens=n["n_tokens"],
-        characters_per_token=ratio(n["n_chars"], n["n_text_tokens"]),
-        tokens_per_spaced_word=ratio(n["n_text_tokens"], n["n_spaced_words"]),
-        share_of_oov_tokens=ratio(n["n_oov_tokens"], n["n_tokens"]),
-    )
+    """Returns what stats.json says of a source, or a report of a file, from the `PieceCounts` that are not zero."""
+    lost = {kind: sum(read.get(kind, {}).values()) for kind in ("rejected", "filtered")}
+    return Source.of(read, **lost)
 
 
 def _chat(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, int] | None) -> Chat:
@@ -171,7 +116,7 @@ def _chat(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, int] | N
     lost = {name.removeprefix(LOST): n for name, n in sorted(chat.items()) if name.startswith(LOST)}
     others = {name: n for name, n in chat.items() if name not in Chat.model_fields and not name.startswith(LOST)}
     return Chat.of(
-        _named(chat, Chat),
+        chat,
         fields_not_shown=dict(sorted(lost.items(), key=lambda item: -item[1])[:TOP]),
         share_of_tokens_trained=ratio(chat["trained_tokens"], n_tokens),
         tokens_by_role={name.removesuffix("_tokens"): n for name, n in others.items() if n},
@@ -179,62 +124,39 @@ def _chat(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, int] | N
 
 
 def _languages(by_language: Mapping[str, Mapping[str, int]]) -> Languages:
-    """Returns the part about languages.
-
-    Args:
-      by_language: by code, counts by the names of `Language`, and `sample.COUNTED`; what is missing is zero.
-    """
+    """Returns the part about languages, from the counts of each code by the names of `Language` and of samples."""
     counts = {code: Counter(each) for code, each in by_language.items()}
     prices = {code: ratio(n["text_tokens"], n["characters"]) for code, n in counts.items()}
     paying = {code: price for code, price in prices.items() if price}
     reference = max(sorted(paying), key=lambda code: counts[code]["characters"], default=None)
-    numbers = [name for name, each in Language.model_fields.items() if each.annotation is int]
-    return Languages.of(
+    premium = {code: price / paying[reference] for code, price in paying.items() if reference}
+    return Languages(
         reference=reference,
         gini_of_tokens_per_character=gini(list(paying.values())),
-        by_code={
-            code: Language.of(
-                {name: n[name] for name in numbers},
-                premium=paying[code] / paying[reference] if reference and code in paying else None,
-                sample=sampled(n),
-            )
-            for code, n in counts.items()
-        },
+        by_code={code: Language.of(n, premium=premium.get(code), sample=Sample.of(n)) for code, n in counts.items()},
     )
 
 
 def _unknown(s: Statistics) -> Unknown:
     code_points, counts = s.oov_chars()
     words = s.oov_words().sort_by([("count", "descending"), ("word", "ascending")])
+    largest = np.argsort(-counts, kind="stable")[:TOP].tolist()
     return Unknown.of(
-        tokens=s["n_oov_tokens"],
-        share_of_tokens=ratio(s["n_oov_tokens"], s["n_tokens"]),
-        characters=s["n_oov_chars"],
-        share_of_characters=ratio(s["n_oov_chars"], s["n_chars"]),
-        words=s["n_oov_words"],
-        share_of_words=ratio(s["n_oov_words"], s["n_words"]),
-        words_not_listed=s.n_oov_words_dropped,
+        s.groups[""],
         distinct_characters=counts.size,
         # How many characters must be added to the vocabulary so that this share of unknown ones becomes known.
         characters_to_add={f"{share:.0%}": entries_for(counts, share) for share in SHARES},
         distinct_words=words.num_rows,
         scripts=_scripts(code_points, counts),
-        top_characters=_top_characters(code_points, counts),
+        top_characters=[
+            {"code_point": f"U+{code_points[i]:04X}", "character": chr(code_points[i]), "count": int(counts[i])}
+            for i in largest
+        ],
         top_words=[
             {"word": row["word"].decode("utf-8", "backslashreplace"), "count": row["count"]}
             for row in words.slice(0, TOP).to_pylist()
         ],
     )
-
-
-def _most(key: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Returns names and their counts as rows, the largest first."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [{key: name, "count": n} for name, n in ordered]
-
-
-def _bucket_start(bucket: int) -> int:
-    return bucket if bucket < EXACT_LENGTHS else EXACT_LENGTHS << (bucket - EXACT_LENGTHS)
 
 
 def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
@@ -248,12 +170,14 @@ def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]
     return _most("script", sums)
 
 
-def _top_characters(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
-    order = np.argsort(-counts, kind="stable")[:TOP].tolist()
-    return [
-        {"code_point": f"U+{code_points[i]:04X}", "character": chr(code_points[i]), "count": int(counts[i])}
-        for i in order
-    ]
+def _most(key: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Returns names and their counts as rows, the largest first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [{key: name, "count": n} for name, n in ordered]
+
+
+def _bucket_start(bucket: int) -> int:
+    return bucket if bucket < EXACT_LENGTHS else EXACT_LENGTHS << (bucket - EXACT_LENGTHS)
 
 
 def _histogram(statistics: Statistics) -> list[dict[str, int]]:
@@ -261,8 +185,5 @@ def _histogram(statistics: Statistics) -> list[dict[str, int]]:
     edges = [0, *(1 << k for k in range(12)), *range(EXACT_LENGTHS, LENGTH_BUCKETS)]
     counts = np.add.reduceat(statistics.length_counts, edges).tolist()
     used = max((i + 1 for i, count in enumerate(counts) if count), default=0)
-    starts = [_bucket_start(edge) for edge in edges]
-    return [
-        {"from": start, "to": max(start, 2 * start - 1), "rows": count}
-        for start, count in zip(starts[:used], counts[:used], strict=True)
-    ]
+    bins = zip(map(_bucket_start, edges[:used]), counts, strict=False)
+    return [{"from": start, "to": max(start, 2 * start - 1), "rows": count} for start, count in bins]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All numbers of stats.json, described once: types that are made of counts, check a file, and give its JSON Schema.
 
-`stats` counts, `summary` shows them on the screen, and a page of the report by its template. A ratio is a field with
-`Per`, and null where it would divide by zero. A change that a reader could notice raises `FORMAT_VERSION`.
+A field is the count of its name in the books, or says by `Of` which one it is, by `Per` of which two the ratio; that is
+null where it would divide by zero. `stats` adds the rest; `summary` and the report show it. A change that a reader
+could notice raises `FORMAT_VERSION`.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +22,15 @@ FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
+class Of:
+    """Says that a field is another count of the books than `n_` and its name; names are without `n_`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Per:
-    """Says that a field is the ratio of two others, by their names."""
+    """Says that a field is the ratio of two counts of the books."""
 
     numerator: str
     denominator: str
@@ -32,13 +40,21 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
-    def of(cls, counts: Mapping[str, Any] = {}, /, **more: Any) -> Self:
-        """Returns these counts with the ratios of them that are not given."""
-        values = {**counts, **more}
+    def of(cls, counts: Mapping[str, Any], /, **more: Any) -> Self:
+        """Returns the fields that are counts of the books, or ratios of two; `more` has all others by their names."""
+
+        def number(name: str) -> Any:
+            return counts.get(f"n_{name}", counts.get(name))
+
+        values = dict(more)
         for name, each in cls.model_fields.items():
-            for per in each.metadata:
-                if isinstance(per, Per) and name not in values:
-                    values[name] = ratio(values[per.numerator], values[per.denominator])
+            how = next((each for each in each.metadata if isinstance(each, (Of, Per))), Of(name))
+            if name in values:
+                continue
+            if isinstance(how, Per):
+                values[name] = ratio(number(how.numerator) or 0, number(how.denominator) or 0)
+            elif each.annotation is int and (each.is_required() or number(how.name) is not None):
+                values[name] = number(how.name) or 0
         return cls.model_validate(values)
 
     def to_record(self) -> dict[str, Any]:
@@ -63,21 +79,21 @@ Share = float | None
 class TokensMade(_Part):
     """Where the tokens of rows come from: text + special + added = tokens + cut."""
 
-    text: Count
+    text: Annotated[Count, Of("text_tokens")]
     """Tokens that the tokenizer made of the texts."""
-    cut: Count
+    cut: Annotated[Count, Of("cut_tokens")]
     """Tokens of the texts that truncation cut off; they are in no row."""
     kept: Count
     """Tokens of the texts that are in rows."""
-    special: Count
+    special: Annotated[Count, Of("special_tokens")]
     """Tokens that the tokenizer's template puts around texts."""
-    added: Count
+    added: Annotated[Count, Of("added_tokens")]
     """Tokens of `output.prepend` and `output.append`."""
-    share_cut: Annotated[Share, Per("cut", "text")]
+    share_cut: Annotated[Share, Per("cut_tokens", "text_tokens")]
     """cut / text."""
-    documents_cut: Count
+    documents_cut: Annotated[Count, Of("cut_documents")]
     """Documents from which truncation cut something."""
-    share_of_documents_cut: Share
+    share_of_documents_cut: Annotated[Share, Per("cut_documents", "documents")]
 
 
 class Token(_Part):
@@ -170,15 +186,15 @@ class Word(_Part):
 class Unknown(_Part):
     """Unknown tokens, and the characters and words that were lost to them."""
 
-    tokens: Count
-    share_of_tokens: Share
-    characters: Count
+    tokens: Annotated[Count, Of("oov_tokens")]
+    share_of_tokens: Annotated[Share, Per("oov_tokens", "tokens")]
+    characters: Annotated[Count, Of("oov_chars")]
     """Characters of the normalized text that unknown tokens stand for."""
-    share_of_characters: Share
-    words: Count
+    share_of_characters: Annotated[Share, Per("oov_chars", "chars")]
+    words: Annotated[Count, Of("oov_words")]
     """Words with an unknown token, all occurrences."""
-    share_of_words: Share
-    words_not_listed: Count
+    share_of_words: Annotated[Share, Per("oov_words", "words")]
+    words_not_listed: Annotated[Count, Of("oov_words_dropped")]
     """Occurrences of words that were not kept because there were too many; the distinct words do not include them."""
     distinct_characters: Count
     characters_to_add: Annotated[dict[str, Count], AfterValidator(_has_keys("50%", "90%", "95%", "99%", "100%"))]
@@ -213,7 +229,7 @@ class Lengths(_Part):
 
     min: int | None
     max: int | None
-    mean: Ratio
+    mean: Annotated[Ratio, Per("tokens", "documents")]
     percentiles: Annotated[
         dict[str, Count | None], AfterValidator(_has_keys("p1", "p5", "p25", "p50", "p75", "p90", "p95", "p99"))
     ]
@@ -266,19 +282,19 @@ class Sample(_Part):
     workers. No text above 1 MiB is sampled.
     """
 
-    documents: Count
-    bytes: Count
+    documents: Annotated[Count, Of("sampled_documents")]
+    bytes: Annotated[Count, Of("sampled_bytes")]
     """Of their texts."""
-    documents_round_trip: Count
+    documents_round_trip: Annotated[Count, Of("round_trips")]
     """Documents whose tokens decode to their text, both normalized."""
-    documents_round_trip_but_for_spaces: Count
+    documents_round_trip_but_for_spaces: Annotated[Count, Of("round_trips_but_spaces")]
     """The same, with white space ignored."""
-    share_round_trip: Annotated[Share, Per("documents_round_trip", "documents")]
+    share_round_trip: Annotated[Share, Per("round_trips", "sampled_documents")]
     """documents_round_trip / documents."""
-    spaced_words: Count
+    spaced_words: Annotated[Count, Of("sampled_words")]
     whole_words: Count
     """Words that the tokenizer keeps as one token, alone or after a space. An unknown token does not count."""
-    strr: Annotated[Share, Per("whole_words", "spaced_words")]
+    strr: Annotated[Share, Per("whole_words", "sampled_words")]
     """whole_words / spaced_words: single token retention rate."""
 
 
@@ -390,11 +406,11 @@ class Source(_Part):
     documents: Count
     rejected: Count
     filtered: Count
-    characters: Count
+    characters: Annotated[Count, Of("chars")]
     tokens: Count
-    characters_per_token: Ratio
-    tokens_per_spaced_word: Ratio
-    share_of_oov_tokens: Share
+    characters_per_token: Annotated[Ratio, Per("chars", "text_tokens")]
+    tokens_per_spaced_word: Annotated[Ratio, Per("text_tokens", "spaced_words")]
+    share_of_oov_tokens: Annotated[Share, Per("oov_tokens", "tokens")]
 
 
 class StatsFile(_Part):
@@ -402,9 +418,9 @@ class StatsFile(_Part):
 
     format_version: Literal[3]
     documents: Count
-    bytes: Count
+    bytes: Annotated[Count, Of("text_bytes")]
     """Bytes of the texts as UTF-8, after steps and spans."""
-    characters: Count
+    characters: Annotated[Count, Of("chars")]
     """Code points of the texts."""
     words: Count
     """Pre-tokens, all occurrences."""
@@ -413,14 +429,14 @@ class StatsFile(_Part):
     tokens: Count
     """Tokens of the rows, without padding."""
     tokens_made: TokensMade
-    tokens_per_word: Ratio
+    tokens_per_word: Annotated[Ratio, Per("text_tokens", "words")]
     """Fertility. This and the next four count the tokens of the text, cut ones included."""
     share_of_continuations: Share
     """The share of tokens that continue a word."""
-    tokens_per_spaced_word: Ratio
+    tokens_per_spaced_word: Annotated[Ratio, Per("text_tokens", "spaced_words")]
     """Fertility by words between white space, which are the same for all tokenizers."""
-    bytes_per_token: Ratio
-    characters_per_token: Ratio
+    bytes_per_token: Annotated[Ratio, Per("text_bytes", "text_tokens")]
+    characters_per_token: Annotated[Ratio, Per("chars", "text_tokens")]
     sample: Sample
     vocabulary: Vocabulary
     oov: Unknown

@@ -3,7 +3,7 @@
 
 import pyarrow as pa
 
-from tokenmill.pipeline.reporting import stats
+from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.statistics import sample
 from tokenmill.pipeline.statistics.sample import COUNTED, SAMPLE_BYTES, Sample
 from tokenmill.tokenizer import BPETrainer, Tokenizer
@@ -59,4 +59,4 @@ def test_tokens_of_spans_are_no_text():
     tokenizer = TOKENIZERS["lower-cased words"].with_special_tokens(["<url>"])
     found = Sample(tokenizer, 1, has_spans=True)
     found.add(pa.array(["the  the"]), pa.array([[2, tokenizer.token_to_id("<url>"), 2]], pa.large_list(pa.int32())))
-    assert stats.sampled(totals(found)).documents_round_trip_but_for_spaces == 1
+    assert stats_file.Sample.of(totals(found)).documents_round_trip_but_for_spaces == 1
