@@ -74,15 +74,8 @@ def fetched(library: str) -> Path:
     folder = _FOLDER / f"{library}-{version}"
     if not folder.is_dir():
         command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--no-binary",
-            library,
-            "--no-deps",
-            f"{library}=={version}",
-        ]
+            sys.executable, "-m", "pip", "download", "--no-binary", library, "--no-deps", f"{library}=={version}",
+        ]  # fmt: skip
         subprocess.run([*command, "--quiet", "--dest", str(_FOLDER)], check=True)
         inner = f"{folder.name}/{SUITES[suite][0]}"
         with tarfile.open(_FOLDER / f"{library}-{version}.tar.gz") as archive:

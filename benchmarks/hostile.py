@@ -32,16 +32,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run.sh bench hostile", description=__doc__, allow_abbrev=False)
     parser.add_argument("--n", type=int, default=10_000, help="inputs (default 10,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (default 0)")
-    parser.add_argument("--speed", action="store_true", help="only measure how fast lines are read that cannot be used")
     parser.add_argument("--arrays", action="store_true", help="Arrow arrays for functions instead of files for the job")
     parser.add_argument("--keep", metavar="FOLDER", help="make the first input there, run nothing")
     options = parser.parse_args(arguments)
     if options.keep:
         print(hostile_inputs.make(options.first, Path(options.keep)))
-        return 0
-    if options.speed:
-        with tempfile.TemporaryDirectory(prefix="tokenmill-hostile-") as name:
-            measure_speed(Path(name))
         return 0
     make_one = None
     if options.arrays:
@@ -70,50 +65,6 @@ def main(arguments: list[str]) -> int:
         f"{slowest[0]:.1f} s"
     )
     return 1 if n_problems or n < options.n else 0
-
-
-LINES = {
-    "not JSON, 2 bytes": b"x\n",
-    "not JSON": b'{"text": "the mill grinds text into tokens, and more\n',
-    "another field": b'{"id": "a", "body": "the mill grinds text into tokens"}\n',
-    "null": b'{"id": "a", "text": null, "body": "the mill grinds text"}\n',
-    "not UTF-8": b'{"text": "caf\xe9, and the mill grinds text into tokens"}\n',
-    "half a surrogate pair": b'{"text": "\\ud800, and the mill grinds text into tokens"}\n',
-    "nested too deep": b"[" * 300 + b"\n",
-    "names with escapes": b'{"\\u0074ext": 1, "body": "the mill grinds text"}\n',
-    "empty": b"\n",
-    "blank": b"  \r\n",
-}
-"""Lines that cost a reader work and give no document."""
-
-
-def measure_speed(folder: Path) -> None:
-    """Prints, for files of nothing but one of `LINES`, how fast they are read, and written as rejects.
-
-    By processor time, of the second of two runs.
-    """
-    from tokenmill.pipeline.config.input import InputConfig
-    from tokenmill.pipeline.input.reading import read_split
-    from tokenmill.pipeline.input.splitting import plan_splits
-    from tokenmill.pipeline.output.staging import Staging
-    from tokenmill.pipeline.output.tables import RejectsFile
-
-    for name, line in LINES.items():
-        path = folder / "a.jsonl"
-        n_lines = (8 << 20) // max(8, len(line))
-        path.write_bytes(line * n_lines)
-        for _ in range(2):
-            began = time.process_time()
-            (split,) = plan_splits(InputConfig(paths=[str(path)]), "")
-            with Staging(str(folder / "out"), split.id) as staging:
-                rejects = RejectsFile(staging, "rejects.parquet", split.pieces)
-                for batch in read_split(split, InputConfig()):
-                    if batch.rejects is not None:
-                        rejects.write(batch.rejects)
-                rejects.finish()
-            seconds = time.process_time() - began
-        speed = f"{len(line) * n_lines / seconds / 1e6:6.1f} MB/s {seconds / n_lines * 1e9:6.0f} ns a line"
-        print(f"{name:24}{speed}  {rejects.n_rows:,} rejects", flush=True)
 
 
 def run(

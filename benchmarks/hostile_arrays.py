@@ -19,40 +19,29 @@ import pyarrow as pa
 Entry = Callable[[Any], Any]
 
 _TEXTS = [
-    *(
-        "",
-        "the mill",
-        "grinding text",
-        "naïve café",
-        "東京都は日本の首都",
-        "привет мир",
-        "👩‍👩‍👧‍👦🏳️‍🌈",
-        "कुत्ता",
-        "한국어",
-        "ไทย",
-    ),
-    *(
-        "\0",
-        "[UNK] [CLS]",
-        "https://example.org/a?b=c me@example.org #tag",
-        "e\u0301" * 9,
-        "a" * 300,
-        " \n\t ",
-        "ﷺﬃ１２",
-        "▁x",
-    ),
+    "",
+    "the mill",
+    "grinding text",
+    "naïve café",
+    "東京都は日本の首都",
+    "привет мир",
+    "👩‍👩‍👧‍👦🏳️‍🌈",
+    "कुत्ता",
+    "한국어",
+    "ไทย",
+    "\0",
+    "[UNK] [CLS]",
+    "https://example.org/a?b=c me@example.org #tag",
+    "e\u0301" * 9,
+    "a" * 300,
+    " \n\t ",
+    "ﷺﬃ１２",
+    "▁x",
 ]
 _BROKEN = [
-    b"\xe9",
-    b"caf\xe9 text",
-    b"\xff\xfe",
-    b"\xf0\x9f\x98",
-    b"\xe6\x9d",
-    b"\xb1",
-    b"\xed\xa0\x80",
-    b"\xc0\xaf",
+    b"\xe9", b"caf\xe9 text", b"\xff\xfe", b"\xf0\x9f\x98", b"\xe6\x9d", b"\xb1", b"\xed\xa0\x80", b"\xc0\xaf",
     b"a\xf4\x90\x80\x80",
-]
+]  # fmt: skip
 _WIDTHS = {pa.string(): np.int32, pa.large_string(): np.int64}
 _NUMBERS = [-(1 << 31), -1, 0, 1, 7, 1 << 20, (1 << 31) - 1]
 
@@ -127,17 +116,10 @@ def _text(rng: random.Random) -> tuple[Any, Any]:
     if chance < 0.05:
         other = rng.choice(
             [
-                pa.array(rows, pa.binary()),
-                pa.array([True]),
-                pa.array([[b"a"]]),
-                pa.array([1.5]),
-                "text",
-                {"a": 1},
-                None,
-                [1],
-                [b"a"],
+                pa.array(rows, pa.binary()), pa.array([True]), pa.array([[b"a"]]), pa.array([1.5]), "text", {"a": 1},
+                None, [1], [b"a"],
             ]
-        )
+        )  # fmt: skip
         return other, None
     if chance < 0.1:
         nulls = [None] * len(rows)

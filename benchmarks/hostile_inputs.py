@@ -15,88 +15,31 @@ import pyarrow.parquet as pq
 import zstandard
 
 VOCABULARY = [
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    *(chr(c) for c in range(33, 127)),
-    *(f"##{chr(c)}" for c in range(33, 127)),
-    *("the", "mill", "##ing", "grind", "text", "玫", "瑰", "привет"),
-]
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(chr(c) for c in range(33, 127)),
+    *(f"##{chr(c)}" for c in range(33, 127)), "the", "mill", "##ing", "grind", "text", "玫", "瑰", "привет",
+]  # fmt: skip
 
 _NAUGHTY = [
-    *("", " ", "\0", "\x7f\x80", "\u200b", "\ufeff", "\u2028\u2029", "\u202e\u2066", "\ufffe\uffff", "\U0010ffff"),
-    *("null", "undefined", "NaN", "-0", "1e999", "0x7fffffff", "../../etc/passwd", "'; DROP TABLE x; --", "<script>"),
-    *(
-        "Z̸̧͑a̷l̵g̶o",
-        "e\u0301" * 40,
-        "\u0301" * 300,
-        "👩‍👩‍👧‍👦🏳️‍🌈" * 5,
-        "ﷺ" * 20,
-        "İıßﬃǅ",
-        "田中さん",
-        "ﬀ\u00ad\u034f",
-        "[UNK][PAD]",
-    ),
-    *("a" * 5000, "ab " * 3000, "\t\v\f\x1c\x85\xa0\u3000", "${jndi:ldap://x}", "%s%n%x", "{{7*7}}", "\x1b[31m"),
-]
+    "", " ", "\0", "\x7f\x80", "\u200b", "\ufeff", "\u2028\u2029", "\u202e\u2066", "\ufffe\uffff", "\U0010ffff",
+    "null", "undefined", "NaN", "-0", "1e999", "0x7fffffff", "../../etc/passwd", "'; DROP TABLE x; --", "<script>",
+    "Z̸̧͑a̷l̵g̶o", "e\u0301" * 40, "\u0301" * 300, "👩‍👩‍👧‍👦🏳️‍🌈" * 5, "ﷺ" * 20, "İıßﬃǅ", "田中さん", "ﬀ\u00ad\u034f",
+    "[UNK][PAD]", "a" * 5000, "ab " * 3000, "\t\v\f\x1c\x85\xa0\u3000", "${jndi:ldap://x}", "%s%n%x", "{{7*7}}",
+    "\x1b[31m",
+]  # fmt: skip
 _BROKEN_UTF8 = [
-    *(
-        b"\xff",
-        b"\xc0\xaf",
-        b"\xe0\x80\x80",
-        b"\xed\xa0\x80",
-        b"\xed\xbf\xbf",
-        b"\xf4\x90\x80\x80",
-        b"\xf8\x88\x80\x80\x80",
-    ),
-    *(b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xfe\xff", b"\xff\xfe\0\0"),
-]
+    b"\xff", b"\xc0\xaf", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xf4\x90\x80\x80",
+    b"\xf8\x88\x80\x80\x80", b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xfe\xff", b"\xff\xfe\0\0",
+]  # fmt: skip
 _BROKEN_JSON = [
-    *(
-        b"null",
-        b"[]",
-        b'""',
-        b"{",
-        b"}",
-        b"{}",
-        b'{"text"}',
-        b'{"text":}',
-        b'{"text": "a"',
-        b'{"text": "a"} {"text": "b"}',
-    ),
-    *(
-        b'{"text": null}',
-        b'{"text": 1}',
-        b'{"text": NaN}',
-        b'{"text": ["a"]}',
-        b'{"text": {"text": "a"}}',
-        b"\xef\xbb\xbf",
-    ),
-    *(
-        b'{"text": "\\ud800"}',
-        b'{"text": "\\udc00\\ud800"}',
-        b'{"text": "\\u0000"}',
-        b'{"text": "\\x"}',
-        b'{"text": "a\tb"}',
-    ),
-    *(
-        b'{"text": "a", "text": "b"}',
-        b'{"text": "a", "id": true}',
-        b'{"text": "a", "id": -0}',
-        b'{"text": "a", "id": "\\ud8"}',
-    ),
-    *(
-        b'{"text": "a", "id": 1e400}',
-        b'{"text": "a", "n": ' + b"9" * 5000 + b"}",
-        b"[" * 100_000,
-        b'{"a":' * 300 + b"1",
-    ),
-    *(
-        b'{"text": "a", "x": ' + b"[" * 250 + b"]" * 250 + b"}",
-        b'{"\\ud800": 1, "text": "a"}',
-        b"\0",
-        b"{\0}",
-        b" \t\r ",
-    ),
-]
+    b"null", b"[]", b'""', b"{", b"}", b"{}", b'{"text"}', b'{"text":}', b'{"text": "a"',
+    b'{"text": "a"} {"text": "b"}', b'{"text": null}', b'{"text": 1}', b'{"text": NaN}', b'{"text": ["a"]}',
+    b'{"text": {"text": "a"}}', b"\xef\xbb\xbf", b'{"text": "\\ud800"}', b'{"text": "\\udc00\\ud800"}',
+    b'{"text": "\\u0000"}', b'{"text": "\\x"}', b'{"text": "a\tb"}', b'{"text": "a", "text": "b"}',
+    b'{"text": "a", "id": true}', b'{"text": "a", "id": -0}', b'{"text": "a", "id": "\\ud8"}',
+    b'{"text": "a", "id": 1e400}', b'{"text": "a", "n": ' + b"9" * 5000 + b"}", b"[" * 100_000, b'{"a":' * 300 + b"1",
+    b'{"text": "a", "x": ' + b"[" * 250 + b"]" * 250 + b"}", b'{"\\ud800": 1, "text": "a"}', b"\0", b"{\0}",
+    b" \t\r ",
+]  # fmt: skip
 _ENDS = [b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b"\r", b"", b"\n \n"]
 
 Files = dict[str | bytes, bytes]
@@ -280,30 +223,11 @@ def _parquet(rng: random.Random, settings: dict[str, Any]) -> Files:
 
 def _names(rng: random.Random, settings: dict[str, Any]) -> Files:
     names: list[str | bytes] = [
-        *(
-            "-rf.jsonl",
-            " .jsonl",
-            "a\nb.jsonl",
-            "[x].jsonl",
-            "*.jsonl",
-            "a'\"b.jsonl",
-            "%00.jsonl",
-            "é.jsonl",
-            "e\u0301.jsonl",
-        ),
-        *(
-            "\u202e.jsonl",
-            "con.jsonl",
-            "a:b.jsonl",
-            "{}.jsonl",
-            "x" * 240 + ".jsonl",
-            "..jsonl",
-            ".jsonl",
-            "~.jsonl",
-            "a.JSONL",
-        ),
-        *("manifest.json", "x.unknown", "noend", "a.jsonl.gz", "a.parquet", b"\xff.jsonl"),
-    ]
+        "-rf.jsonl", " .jsonl", "a\nb.jsonl", "[x].jsonl", "*.jsonl", "a'\"b.jsonl", "%00.jsonl", "é.jsonl",
+        "e\u0301.jsonl", "\u202e.jsonl", "con.jsonl", "a:b.jsonl", "{}.jsonl", "x" * 240 + ".jsonl", "..jsonl",
+        ".jsonl", "~.jsonl", "a.JSONL", "manifest.json", "x.unknown", "noend", "a.jsonl.gz", "a.parquet",
+        b"\xff.jsonl",
+    ]  # fmt: skip
     return {name: _jsonl_data(rng) for name in rng.sample(names, rng.randint(1, 5))}
 
 
@@ -320,18 +244,9 @@ def _empty(rng: random.Random, settings: dict[str, Any]) -> Files:
 
 def _config(rng: random.Random, config: bytes) -> bytes:
     values = [
-        b"null",
-        b"-1",
-        b"1e99",
-        b'""',
-        b"[]",
-        b"{}",
-        b"*a",
-        b"&a [*a]",
-        b"!!python/object:os.system x",
-        b"\xff",
+        b"null", b"-1", b"1e99", b'""', b"[]", b"{}", b"*a", b"&a [*a]", b"!!python/object:os.system x", b"\xff",
         b"0",
-    ]
+    ]  # fmt: skip
     chance = rng.random()
     if chance < 0.4:
         return _mutate(rng, config)
@@ -371,14 +286,6 @@ def _tokenizer(rng: random.Random, vocabulary: bytes) -> tuple[str, bytes]:
 
 
 _KINDS: dict[str, Callable[[random.Random, dict[str, Any]], Files]] = {
-    "jsonl": _jsonl,
-    "text": _plain,
-    "mixed": _mixed,
-    "compressed": _compressed,
-    "parquet": _parquet,
-    "names": _names,
-    "tiny": _tiny,
-    "empty": _empty,
-    "config": _jsonl,
-    "tokenizer": _jsonl,
-}
+    "jsonl": _jsonl, "text": _plain, "mixed": _mixed, "compressed": _compressed, "parquet": _parquet, "names": _names,
+    "tiny": _tiny, "empty": _empty, "config": _jsonl, "tokenizer": _jsonl,
+}  # fmt: skip

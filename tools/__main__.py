@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "short-job", "small", "text", "train")
+SWEEP = ("beam", "count", "encode", "load", "pipeline", "small", "text", "train")
 """The benchmarks that run when none is named."""
 OTHERS = (
     "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
-    "prices", "programs", "readers", "scale", "shuffle", "templates",
+    "prices", "readers", "scale", "shuffle", "templates",
 )  # fmt: skip
 QUICK_SECONDS = 90
 """Of `./run.sh test --quick`, linters included; what starts before they are over ends."""

@@ -2,7 +2,6 @@
 """The benchmarks' own arithmetic, and the gate that keeps a number off the page when ids differ."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -174,21 +173,6 @@ def test_a_plan_of_files_that_do_not_exist_is_closed(capfd: pytest.CaptureFixtur
     assert "300 files" in told
     assert "manifest.json" in told
     assert "verify: ledger and lists" in told
-
-
-def test_the_parts_of_insight_add_up(
-    repository: Path, tiny_corpus: Path, tiny_vocab_file: Path, tmp_path: Path
-) -> None:
-    config = tmp_path / "job.yaml"
-    content = {"input": {"paths": []}, "tokenizer": {"file": str(tiny_vocab_file)}, "languages": {}}
-    config.write_text(json.dumps({**content, "output": {"path": str(tmp_path / "out")}}), encoding="utf-8")
-    command = [sys.executable, "-m", "benchmarks.insight", "job", f"{tiny_corpus}/*.jsonl", str(config), "1"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    spent = json.loads(done.stdout.splitlines()[-1])
-    total = spent.pop("all")
-    assert total == pytest.approx(sum(spent.values()))
-    assert all(spent[part] > 0 for part in spent if part != "tally")
-    assert (tmp_path / "out/manifest.json").exists()
 
 
 def test_the_steps_of_a_shuffle_are_measured(tmp_path: Path) -> None:
