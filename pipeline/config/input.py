@@ -5,9 +5,9 @@ import codecs
 import fnmatch
 import glob
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from encodings import aliases
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,7 @@ from tokenmill.pipeline.config.formats import FORMATS, FormatName, formats_with
 from tokenmill.pipeline.config.sections import (
     ONE,
     SEVERAL,
+    Broken,
     Natural,
     NonEmpty,
     PathText,
@@ -158,31 +159,22 @@ class SourceConfig(Section):
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
 
-    @model_validator(mode="after")
-    def _check_format(self) -> Self:
-        if self.format == "auto" or getattr(self, "sources", None):  # then these are defaults, each where it applies
-            return self
-        for key in sorted(_not_of(self.format) & {*type(self).model_fields}):
-            value = getattr(self, key)
-            if value != type(self).model_fields[key].default:
-                raise mistake(key, value, f"applies to {', '.join(formats_with(key))}, but format is {self.format!r}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_fields(self) -> Self:
-        if getattr(self, "sources", None):
-            return self
-        _check_names("text_fields", self.text_fields)
+    def _broken(self) -> Broken:
+        fields = type(self).model_fields
+        for key in sorted(_not_of(self.format) & {*fields}) if self.format != "auto" else ():
+            if (value := getattr(self, key)) != fields[key].default:
+                yield key, value, f"applies to {', '.join(formats_with(key))}, but format is {self.format!r}"
+        yield from _named_twice("text_fields", self.text_fields)
         if self.messages_field is not None and (self.text_fields or self.text_field != "text"):
-            raise mistake("messages_field", self.messages_field, "text_field or text_fields is given too; remove one")
-        if self.messages_field is None and (unused := next((k for k in _CHAT_KEYS if getattr(self, k)), None)):
-            raise mistake(unused, getattr(self, unused), "is for conversations: set messages_field")
+            yield "messages_field", self.messages_field, "text_field or text_fields is given too; remove one"
+        for key in _CHAT_KEYS:
+            if self.messages_field is None and getattr(self, key):
+                yield key, getattr(self, key), "is for conversations: set messages_field"
         # A key with its default value does not count as given: a config may have been written out with every key.
         if self.text_fields and self.text_field != "text":
-            raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")
+            yield "text_fields", self.text_fields, "text_field is given too; remove one"
         if not self.text_fields and "." not in self.text_field and self.join != "\n\n":
-            raise mistake("join", self.join, "joins text_fields, or the parts of a nested text_field; there are none")
-        return self
+            yield "join", self.join, "joins text_fields, or the parts of a nested text_field; there are none"
 
 
 class InputConfig(SourceConfig):
@@ -215,31 +207,24 @@ class InputConfig(SourceConfig):
         }
         return {**given, "sources": complete}
 
-    @model_validator(mode="after")
-    def _check_sources(self) -> Self:
-        _check_names("keep_fields", self.keep_fields)
-        if not self.sources:
-            return self
+    def _broken(self) -> Broken:
+        if not self.sources:  # else the keys beside them are defaults, each where it applies
+            yield from super()._broken()
+        yield from _named_twice("keep_fields", self.keep_fields)
         for name in self.sources:
             if not re.fullmatch(r"[\w-]{1,64}", name):
-                raise mistake(
-                    f"sources.{name}", name, "must be a name of 1 to 64 letters, digits, _ and -: it begins ids"
-                )
-        if self.paths:
-            raise mistake(
-                "paths", self.paths, "sources have paths of their own; make a source of these, or remove them"
-            )
-        if SOURCE in self.keep_fields:
-            raise mistake("keep_fields", SOURCE, "is the name of the source, which documents have with input.sources")
+                yield f"sources.{name}", name, "must be a name of 1 to 64 letters, digits, _ and -: it begins ids"
+        if self.sources and self.paths:
+            yield "paths", self.paths, "sources have paths of their own; make a source of these, or remove them"
+        if self.sources and SOURCE in self.keep_fields:
+            yield "keep_fields", SOURCE, "is the name of the source, which documents have with input.sources"
+        is_chat = any(source.messages_field is not None for source in self.sources.values())
         for name, source in self.sources.items():
             if not source.paths:
-                raise mistake(f"sources.{name}.paths", [], "required but missing")
-        is_chat = {name: source.messages_field is not None for name, source in self.sources.items()}
-        if len({*is_chat.values()}) > 1:
-            other = next(name for name, is_one in is_chat.items() if not is_one)
-            needed = "is needed by all sources of a job, or by none; make a job of conversations, and one of texts"
-            raise mistake(f"sources.{other}.messages_field", None, needed)
-        return self
+                yield f"sources.{name}.paths", [], "required but missing"
+            if is_chat and source.messages_field is None:
+                needed = "is needed by all sources of a job, or by none; make a job of conversations, and one of texts"
+                yield f"sources.{name}.messages_field", None, needed
 
     def excluder(self) -> Callable[[str], list[str]]:
         """Returns a function that gives the entries of `exclude` that a path matches; make it once for many paths."""
@@ -295,10 +280,9 @@ class InputConfig(SourceConfig):
         return self.model_copy(update={**values, "sources": sources})
 
 
-def _check_names(key: str, fields: Iterable[str]) -> None:
-    names = list(fields)
-    if len(set(names)) < len(names):
-        raise mistake(key, names, "must name each field once")
+def _named_twice(key: str, fields: Collection[str]) -> Broken:
+    if len(set(fields)) < len(fields):
+        yield key, list(fields), "must name each field once"
 
 
 def _not_of(format_: str) -> set[str]:

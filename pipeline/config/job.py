@@ -28,7 +28,7 @@ from tokenmill.pipeline.config.output import (
     OutputConfig,
     PartsConfig,
 )
-from tokenmill.pipeline.config.sections import ConfigError, Section, mistake, mistakes
+from tokenmill.pipeline.config.sections import Broken, ConfigError, Section, mistake, mistakes
 from tokenmill.pipeline.config.text import (
     DEFAULT,
     LANGUAGE_COLUMNS,
@@ -118,10 +118,13 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        broken = [mistake(*each) for rule in _RULES for each in itertools.islice(rule(self), 1)]
-        if broken:
-            raise mistakes(broken)
+        if broken := [*self._broken()]:
+            raise mistakes([mistake(*each) for each in broken])
         return self
+
+    def _broken(self) -> Broken:
+        """Yields the first rule between sections that is broken of each kind; all of them are told."""
+        return (each for rule in _RULES for each in itertools.islice(rule(self), 1))
 
     def packing_whole_conversations(self) -> Self:
         """Returns a config whose packing splits no conversation: the rest of one would be trained without its prompt.
@@ -199,10 +202,6 @@ def lacking(config: Config, job: JobName | None) -> Iterator[str]:
     elif job == "run" and parts is not None and parts.train and not (parts.by == "lang" and config.counts.languages):
         instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
         yield f"output.parts.train: with `by: lang`, run trains one for each of counts.languages; {instead}"
-
-
-Broken = Iterator[tuple[str, Any, str]]
-"""Rules that a config breaks: the path, the value, `...` for a whole section, and what is allowed."""
 
 
 def _labels(config: Config) -> Broken:

@@ -3,22 +3,22 @@
 
 import math
 import re
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, Tag
 
 from tokenmill.pipeline.config.sections import (
     ONE,
     ONE_OR_SEVERAL,
     SEVERAL,
+    Broken,
     Natural,
     NonEmpty,
     PathText,
     Positive,
     Section,
-    mistake,
 )
-from tokenmill.pipeline.config.text import DEFAULT, check_codes
+from tokenmill.pipeline.config.text import DEFAULT, unknown_codes
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """The formats of shards."""
@@ -75,31 +75,24 @@ class PartsConfig(Section):
     only: NonEmpty | None = None
     """The one part to write, into `output.path` itself; null: all. A job writes this key for each of its folders."""
 
-    @model_validator(mode="after")
-    def _check_shares(self) -> Self:
+    def _broken(self) -> Broken:
         for name in self.shares:
             if not re.fullmatch("[a-z][a-z0-9_]{0,39}", name) or name in TAKEN_NAMES:
                 allowed = "a name of at most 40 characters of a-z, 0-9 and _, the first a letter, as it names a folder"
-                raise mistake("shares", name, f"must be {allowed}, and not {', '.join(TAKEN_NAMES)}")
+                yield "shares", name, f"must be {allowed}, and not {', '.join(TAKEN_NAMES)}"
         total = math.fsum(self.shares.values())
         if self.shares and not math.isclose(total, 1, abs_tol=1e-9):
-            raise mistake("shares", self.shares, f"the shares must add up to 1, but their sum is {total:.10g}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_by(self) -> Self:
+            yield "shares", self.shares, f"the shares must add up to 1, but their sum is {total:.10g}"
         for key in ("tokenizers", "train"):
             if getattr(self, key) and self.shares:
-                raise mistake(key, getattr(self, key), "parts with shares have one tokenizer; remove one")
+                yield key, getattr(self, key), "parts with shares have one tokenizer; remove one"
         if not self.shares and self.by not in (("lang", "source") if self.train else ("lang",)):
-            raise mistake("by", self.by, "must be lang, unless there are shares")
+            yield "by", self.by, "must be lang, unless there are shares"
         if self.tokenizers and self.train:
-            raise mistake("tokenizers", self.tokenizers, "`train` makes the tokenizers; remove one")
-        if self.tokenizers:  # else the library that knows languages is not imported
-            check_codes("tokenizers", self.tokenizers, or_default=True)
-            if DEFAULT not in self.tokenizers:
-                raise mistake("tokenizers", self.tokenizers, f"must have one for {DEFAULT!r}: other languages, rejects")
-        return self
+            yield "tokenizers", self.tokenizers, "`train` makes the tokenizers; remove one"
+        yield from unknown_codes("tokenizers", self.tokenizers, or_default=True)
+        if self.tokenizers and DEFAULT not in self.tokenizers:
+            yield "tokenizers", self.tokenizers, f"must have one for {DEFAULT!r}: other languages, rejects"
 
     @property
     def share(self) -> float:
@@ -126,13 +119,11 @@ class PackingConfig(Section):
     pad_token: NonEmpty | None = None
     """The token that fills sequences up; null: the tokenizer's padding token, else the separator."""
 
-    @model_validator(mode="after")
-    def _check_boundaries(self) -> Self:
+    def _broken(self) -> Broken:
         if len(set(self.boundaries)) < len(self.boundaries):
-            raise mistake("boundaries", self.boundaries, "must name each column once")
+            yield "boundaries", self.boundaries, "must name each column once"
         if self.pad_token is not None and self.incomplete == "short":
-            raise mistake("pad_token", self.pad_token, "nothing is padded where incomplete is 'short'; remove one")
-        return self
+            yield "pad_token", self.pad_token, "nothing is padded where incomplete is 'short'; remove one"
 
 
 class FimConfig(Section):
@@ -221,42 +212,26 @@ class OutputConfig(Section):
         """The formats, in the order given."""
         return tuple(self.format) if isinstance(self.format, list) else (self.format,)
 
-    @model_validator(mode="after")
-    def _check_compression(self) -> Self:
-        for name in self.formats:
-            if self.compression not in _COMPRESSIONS[name]:
-                allowed = ", ".join(_COMPRESSIONS[name])
-                raise mistake("compression", self.compression, f"{name} allows {allowed}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_formats(self) -> Self:
-        if len(set(self.formats)) < len(self.formats):
-            raise mistake("format", self.format, "must name each format once")
-        if self.packing is not None and "tfrecord" in self.formats:
-            known = ", ".join(name for name in _COMPRESSIONS if name != "tfrecord")
-            raise mistake("format", self.format, f"TFRecord holds documents only; packing allows {known}")
-        return self
-
     def has_labels(self, format: Format) -> bool:
         """Whether rows of conversations have `labels` in a format, not a mask."""
         return self.for_ != "megatron" and (format in KEEPS_LABELS if self.labels is None else self.labels)
 
-    @model_validator(mode="after")
-    def _check_for(self) -> Self:
-        if self.for_ is None:
-            return self
+    def _broken(self) -> Broken:
+        packing, for_ = self.packing, f"`for: {self.for_}`"
+        for name in self.formats:
+            if self.compression not in _COMPRESSIONS[name]:
+                yield "compression", self.compression, f"{name} allows {', '.join(_COMPRESSIONS[name])}"
+        if len(set(self.formats)) < len(self.formats):
+            yield "format", self.format, "must name each format once"
+        if packing is not None and "tfrecord" in self.formats:
+            known = ", ".join(name for name in _COMPRESSIONS if name != "tfrecord")
+            yield "format", self.format, f"TFRecord holds documents only; packing allows {known}"
         keeps = ("parquet",) if self.for_ == "megatron" else KEEPS_COLUMNS
-        if other := [name for name in self.formats if name not in keeps]:
-            raise mistake("format", other[0], f"`for: {self.for_}` needs {' or '.join(keeps)}")
-        if self.labels is not None and self.labels == (self.for_ == "megatron"):
-            raise mistake("labels", self.labels, f"`for: {self.for_}` decides it; remove one")
-        if self.packing is not None and "cu_seqlens" not in self.packing.boundaries:
-            raise mistake("packing.boundaries", self.packing.boundaries, f"`for: {self.for_}` needs cu_seqlens; add it")
-        return self
-
-    @model_validator(mode="after")
-    def _check_append(self) -> Self:
-        if self.append is not None and self.packing is not None and self.append == self.packing.separator:
-            raise mistake("append", self.append, "packing.separator puts it behind every document too; remove one")
-        return self
+        if self.for_ is not None and (other := [name for name in self.formats if name not in keeps]):
+            yield "format", other[0], f"{for_} needs {' or '.join(keeps)}"
+        if self.for_ is not None and self.labels is not None and self.labels == (self.for_ == "megatron"):
+            yield "labels", self.labels, f"{for_} decides it; remove one"
+        if self.for_ is not None and packing is not None and "cu_seqlens" not in packing.boundaries:
+            yield "packing.boundaries", packing.boundaries, f"{for_} needs cu_seqlens; add it"
+        if self.append is not None and packing is not None and self.append == packing.separator:
+            yield "append", self.append, "packing.separator puts it behind every document too; remove one"

@@ -8,9 +8,9 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 NonEmpty = Annotated[str, Field(min_length=1)]
@@ -73,11 +73,25 @@ ONE, SEVERAL = "<one>", "<several>"
 ONE_OR_SEVERAL = Discriminator(lambda value: SEVERAL if isinstance(value, list) else ONE)
 
 
+Broken = Iterator[tuple[str, Any, str]]
+"""Rules between keys that a section breaks: the path in it, the value, `...` for a whole section, what is allowed."""
+
+
 class Section(BaseModel):
-    """A section: unknown keys are mistakes."""
+    """A section: unknown keys are mistakes, and so is what `_broken` yields."""
 
     # Strict: `vocab_size: "8000"` or `lowercase: 1` is a mistake to report, not a value to guess.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
+
+    def _broken(self) -> Broken:
+        """Yields the rules that the section breaks; the first one is told, as others may follow from it."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for each in self._broken():
+            raise mistake(*each)
+        return self
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -6,15 +6,15 @@ config must stay fast.
 """
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tokenmill.pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
+from tokenmill.pipeline.config.sections import Broken, NonEmpty, Section, did_you_mean, mistake
 
 if TYPE_CHECKING:
     from tokenmill.tokenizer import Tokenizer
@@ -107,14 +107,16 @@ BUILTIN = "builtin"
 """The value of `rules` for the rules that come with `tokenmill.tokenizer.languages`."""
 
 
-def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
-    """Raises a mistake at `path` if one of `codes` is not a supported language, nor `default` where that is allowed."""
+def unknown_codes(path: str, codes: Collection[str], *, or_default: bool = False) -> Broken:
+    """Yields those of `codes` that are no supported language, nor `default` where that is allowed."""
+    if not codes:  # then the library that knows languages is not imported
+        return
     from tokenmill.tokenizer.languages import language_codes
 
     for code in codes:
         if code not in language_codes() and not (or_default and code == DEFAULT):
             near = did_you_mean(code, language_codes())
-            raise mistake(path, code, f"is not a supported language{near}; see docs/explanation/languages.md")
+            yield path, code, f"is not a supported language{near}; see docs/explanation/languages.md"
 
 
 def _spell_out(rules: object) -> object:
@@ -146,13 +148,10 @@ class LanguagesConfig(Section):
     """Steps by language, applied after `normalize`; `default` is for all others, which otherwise stay as they are.
     `builtin`: the rules in docs/explanation/languages.md."""
 
-    @model_validator(mode="after")
-    def _check_codes(self) -> Self:
+    def _broken(self) -> Broken:
         for name in ("keep", "drop", "rules"):
-            check_codes(name, getattr(self, name), or_default=name == "rules")
-        if both := [code for code in self.keep if code in self.drop]:
-            raise mistake("drop", both[0], "is in keep, too")
-        return self
+            yield from unknown_codes(name, getattr(self, name), or_default=name == "rules")
+        yield from (("drop", code, "is in keep, too") for code in self.keep if code in self.drop)
 
 
 @dataclass(frozen=True)

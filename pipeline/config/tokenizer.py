@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections `counts` and `tokenizer`: which words are counted, what is trained on them, and how long rows are."""
 
-import fnmatch
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, Tag, model_validator
 
@@ -11,6 +10,7 @@ from tokenmill.pipeline.config.sections import (
     ONE,
     ONE_OR_SEVERAL,
     SEVERAL,
+    Broken,
     Natural,
     NonEmpty,
     PathText,
@@ -18,7 +18,7 @@ from tokenmill.pipeline.config.sections import (
     Section,
     mistake,
 )
-from tokenmill.pipeline.config.text import check_codes
+from tokenmill.pipeline.config.text import unknown_codes
 
 MAX_VOCAB_SIZE = 10_000_000
 
@@ -46,20 +46,15 @@ class CountsConfig(Section):
     max_words: Positive | None = None
     """At most this many distinct words are kept; the rarest are left out, equally rare ones together; null: all."""
 
-    @model_validator(mode="after")
-    def _check_labels(self) -> Self:
+    def _broken(self) -> Broken:
         if self.sources and "source" not in self.by:
-            raise mistake("sources", dict(self.sources), "needs `by: [source]`")
-        if self.languages:  # else the library that knows them is not imported
-            check_codes("languages", self.languages)
-            if "lang" not in self.by:
-                raise mistake("languages", self.languages, "needs `by: [lang]`")
+            yield "sources", dict(self.sources), "needs `by: [source]`"
+        yield from unknown_codes("languages", self.languages)
+        if self.languages and "lang" not in self.by:
+            yield "languages", self.languages, "needs `by: [lang]`"
         for label in self.sources:
             if "\0" in label or len(label) > 256:
-                raise mistake("sources", label, "labels must have no NUL and at most 256 characters")
-        for pattern in self.sources.values():
-            fnmatch.translate(pattern)
-        return self
+                yield "sources", label, "labels must have no NUL and at most 256 characters"
 
 
 _Size = Annotated[int, Field(ge=1, le=MAX_VOCAB_SIZE)]
@@ -164,42 +159,35 @@ class TrainConfig(Section):
             raise mistake(key, data[key], f"is an option of {owners}, but model is {model!r}")
         return {**options, **data}
 
-    @model_validator(mode="after")
-    def _check_special_tokens(self) -> Self:
-        tokens = self.tokens
-        if len(set(tokens)) < len(tokens):
-            twice = sorted({token for token in tokens if tokens.count(token) > 1})
-            raise mistake("special_tokens", tokens, f"must name each token once; {', '.join(twice)} occurs again")
+    def _broken(self) -> Broken:
+        tokens, symbols = self.tokens, self.user_defined_symbols or []
+        if twice := sorted({token for token in tokens if tokens.count(token) > 1}):
+            yield "special_tokens", tokens, f"must name each token once; {', '.join(twice)} occurs again"
         if self.unk_token is not None and self.unk_token not in tokens:
-            raise mistake("special_tokens", tokens, f"must contain {self.unk_token!r}, the unknown token")
-        self._check_words()
-        parts = [f"the {len(tokens)} special tokens"]
-        n_first = len(tokens)
-        if symbols := self.user_defined_symbols:
-            parts.append(f"the {len(symbols)} user-defined symbols")
-            n_first += len(symbols)
-        if self.byte_fallback or self.model == "byte_level_bpe":
-            parts.append("256 bytes")
-            n_first += 256
-        if min(self.sizes) < n_first:
-            raise mistake("vocab_size", self.vocab_size, f"must leave room for {' and '.join(parts)}")
+            yield "special_tokens", tokens, f"must contain {self.unk_token!r}, the unknown token"
+        yield from self._broken_words()
+        first = {
+            f"the {len(tokens)} special tokens": len(tokens),
+            f"the {len(symbols)} user-defined symbols": len(symbols),
+            "256 bytes": 256 * (self.byte_fallback or self.model == "byte_level_bpe"),
+        }
+        if min(self.sizes) < sum(first.values()):
+            named = [name for name, n in first.items() if n or "special" in name]
+            yield "vocab_size", self.vocab_size, f"must leave room for {' and '.join(named)}"
         if len(set(self.sizes)) < len(self.sizes):
-            raise mistake("vocab_size", self.vocab_size, "must name each size once")
-        return self
+            yield "vocab_size", self.vocab_size, "must name each size once"
 
-    def _check_words(self) -> None:
-        """Raises for a normalizer or pre-tokenizer whose words the model cannot use."""
+    def _broken_words(self) -> Broken:
+        """Yields a normalizer or pre-tokenizer whose words the model cannot use."""
         if self.normalizer == "sentencepiece":
             if self.pre_tokenizer != "none":
-                raise mistake(
-                    "pre_tokenizer", self.pre_tokenizer, "must be none: normalizer sentencepiece cuts words itself"
-                )
+                yield "pre_tokenizer", self.pre_tokenizer, "must be none: normalizer sentencepiece cuts words itself"
             if self.model not in _OF_SENTENCEPIECE:
-                allowed = f"is for {', '.join(_OF_SENTENCEPIECE)}, but model is {self.model!r}"
-                raise mistake("normalizer", self.normalizer, allowed)
+                of = ", ".join(_OF_SENTENCEPIECE)
+                yield "normalizer", self.normalizer, f"is for {of}, but model is {self.model!r}"
         elif self.model == "unigram" and self.pre_tokenizer not in _WITHOUT_SPACES:
             allowed = f"must be one of {', '.join(_WITHOUT_SPACES)} for unigram, whose words have no spaces; or none "
-            raise mistake("pre_tokenizer", self.pre_tokenizer, f"{allowed}with normalizer sentencepiece")
+            yield "pre_tokenizer", self.pre_tokenizer, f"{allowed}with normalizer sentencepiece"
 
     @property
     def sizes(self) -> list[int]:
@@ -243,16 +231,14 @@ class TruncationConfig(Section):
     warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
     """The job warns if more than this share of the tokens was cut off; 1: never."""
 
-    @model_validator(mode="after")
-    def _check_overflow(self) -> Self:
+    def _broken(self) -> Broken:
         if self.overflow != "rows" and self.stride:
-            raise mistake("stride", self.stride, "applies to overflow: rows; what is cut off is in no row")
+            yield "stride", self.stride, "applies to overflow: rows; what is cut off is in no row"
         if self.overflow != "cut" and self.side == "left":
             why = "windows hold all of a document, from its beginning" if self.overflow == "rows" else "nothing is cut"
-            raise mistake("side", self.side, f"{why}; remove it")
+            yield "side", self.side, f"{why}; remove it"
         if self.stride >= self.max_length:
-            raise mistake("stride", self.stride, f"must be less than max_length, which is {self.max_length}")
-        return self
+            yield "stride", self.stride, f"must be less than max_length, which is {self.max_length}"
 
 
 class PaddingConfig(Section):
@@ -301,37 +287,22 @@ class TokenizerConfig(Section):
         """Whether rows are windows of documents."""
         return self.truncation is not None and self.truncation.overflow == "rows"
 
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
-        if self.padding and self.truncation and self.padding.length < self.truncation.max_length:
-            raise mistake(
-                "padding.length",
-                self.padding.length,
-                f"must be at least truncation.max_length, which is {self.truncation.max_length}",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_folding(self) -> Self:
-        if self.train is not None and self.train.normalizer == "sentencepiece":
-            for name in ("lowercase", "strip_accents"):
-                if getattr(self, name):
-                    raise mistake(
-                        name,
-                        True,
-                        f"must be false for train.normalizer sentencepiece, which changes no letters; put {name} into "
-                        "normalize, or choose normalizer nmt_nfkc with pre_tokenizer whitespace_metaspace",
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _check_special_tokens(self) -> Self:
+    def _broken(self) -> Broken:
+        if self.padding and self.truncation and self.padding.length < (least := self.truncation.max_length):
+            yield "padding.length", self.padding.length, f"must be at least truncation.max_length, which is {least}"
         if self.train is None:
-            return self
+            return
         tokens, model = self.train.tokens, self.train.model
+        for name in ("lowercase", "strip_accents") if self.train.normalizer == "sentencepiece" else ():
+            if getattr(self, name):
+                allowed = (
+                    f"must be false for train.normalizer sentencepiece, which changes no letters; put {name} into "
+                )
+                allowed += "normalize, or choose normalizer nmt_nfkc with pre_tokenizer whitespace_metaspace"
+                yield name, True, allowed
         for name in ("oov", "add_special_tokens"):
             if getattr(self, name) and model != "wordpiece":
-                raise mistake(name, getattr(self, name), f"is for wordpiece, but train.model is {model!r}; remove it")
+                yield name, getattr(self, name), f"is for wordpiece, but train.model is {model!r}; remove it"
         needed = {"padding": [self.padding.pad_token or "[PAD]"] if self.padding else []}
         needed["add_special_tokens"] = ["[CLS]", "[SEP]"] if self.add_special_tokens else []
         needed["oov: byte"] = list(BYTE_TOKENS) if self.oov == "byte" else []
@@ -339,5 +310,4 @@ class TokenizerConfig(Section):
             if missing := [name for name in names if name not in tokens]:
                 more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
                 listed = ", ".join(missing[:2]) + more
-                raise mistake("train.special_tokens", tokens, f"must contain {listed} because `{why}` needs them")
-        return self
+                yield "train.special_tokens", tokens, f"must contain {listed} because `{why}` needs them"
