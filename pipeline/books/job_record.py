@@ -109,8 +109,6 @@ def read_job(output: str) -> tuple[Job, list[PlannedNames]] | None:
 class _Parts(BaseModel):
     """What readers of a job's parts rely on; it has more keys."""
 
-    model_config = ConfigDict(strict=True)
-
     job: str
     config: dict[str, Any] = {}
     tokenizer: str | None = None
@@ -120,14 +118,14 @@ class _Parts(BaseModel):
 
 
 class _Plan(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     n_splits: Count
     suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9.]{1,40})?$")]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     digest: str
     parts: Annotated[_Parts, BeforeValidator(json_files.shallow)]

@@ -5,17 +5,19 @@ A manifest of ten files should be readable by people; one of ten million files w
 """
 
 import functools
-import itertools
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, overload
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import json_files, ledger, quantities, shapes
+from tokenmill.pipeline.books import json_files, ledger, quantities
 from tokenmill.pipeline.books.counts import COUNTED_OF_FILES
+from tokenmill.pipeline.books.json_files import Count, FileName, Hash
+from tokenmill.pipeline.config.formats import FormatName
 from tokenmill.pipeline.parquet_file import open_parquet
 
 MOST_RECORDS = 10_000
@@ -23,11 +25,95 @@ MOST_RECORDS = 10_000
 ROWS = 1 << 14
 """Records per row group; a writer or a reader holds one row group."""
 
-_TEXTS = {"name", "file", "format", "compression", "sha256", "split", "entry"}
+_IN_ROWS = frozenset({"packing", "windows", "has_field", "chat"})
+ABSENT: Any = None
+"""The default of a key that may be absent, but not null."""
+
+
+def _by_name(counts: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in counts.items():
+        if isinstance(value, dict) != (name in quantities.BY_NAME | _IN_ROWS):
+            raise ValueError(f"{name!r} is {'one number' if isinstance(value, dict) else 'counted by name'} in no file")
+    return counts
+
+
+Counts = Annotated[dict[str, Count | dict[str, Count]], AfterValidator(_by_name)]
+"""Numbers as `counts.nest` gives them."""
+
+
+class Closed(BaseModel):
+    """A record without further keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+ALWAYS = frozenset({"n_records", "n_documents", "n_bytes", "n_tokens", "n_oov_tokens", "rejected", "filtered"})
+"""The totals that every job has, of one folder or of several."""
+
+
+def has(names: frozenset[str]) -> AfterValidator:
+    """Returns a check that numbers have these names."""
+
+    def check(counts: Mapping[str, Any]) -> Mapping[str, Any]:
+        if missing := names - {*counts}:
+            raise ValueError(f"{min(missing)!r} is missing")
+        return counts
+
+    return AfterValidator(check)
+
+
+class Counted(Closed):
+    """The record of an input file in `counts.json`."""
+
+    name: str
+    n_bytes: Count
+    read: Counts = ABSENT
+
+
+class Input(Counted):
+    """The record of an input file in a manifest."""
+
+    format: FormatName
+    compression: str = ABSENT
+    sha256: str = ABSENT
+    read: Counts
+
+
+class File(Closed):
+    """The record of a file."""
+
+    file: FileName
+    n_bytes: Count
+    sha256: str
+    rows: Count = ABSENT
+    tokens: Count = ABSENT
+
+
+class Written(File):
+    """The record of a file of a split, or of a shard that was merged from several."""
+
+    split: Hash = ABSENT
+    entry: Hash = ABSENT
+
+
+class Shard(Written):
+    """The record of a file with rows."""
+
+    rows: Count
+    tokens: Count
+
+
+_SHAPES: Mapping[str, TypeAdapter[Any]] = {
+    "inputs": TypeAdapter(Input),
+    "counted": TypeAdapter(Counted),
+    "shards": TypeAdapter(Shard),
+    **{kind: TypeAdapter(Written) for kind in ("companions", "documents", "rejects")},
+}
 
 
 def _schema(*names: str, **more: pa.DataType) -> pa.Schema:
-    types = {name: pa.string() if name in _TEXTS else pa.int64() for name in names}
+    texts = {"name", "file", "format", "compression", "sha256", "split", "entry"}
+    types = {name: pa.string() if name in texts else pa.int64() for name in names}
     return pa.schema(list((types | more).items()))
 
 
@@ -37,9 +123,7 @@ _READ = pa.struct(
 _FILE = "file", "n_bytes", "sha256", "rows", "tokens"
 SCHEMAS: Mapping[str, pa.Schema] = {
     "inputs": _schema("name", "n_bytes", "format", "compression", "sha256", read=_READ),
-    "shards": _schema(*_FILE, "split", "entry"),
-    "companions": _schema(*_FILE, "split", "entry"),
-    "documents": _schema(*_FILE, "split", "entry"),
+    **{kind: _schema(*_FILE, "split", "entry") for kind in ("shards", "companions", "documents")},
     "rejects": _schema(*_FILE, "split"),
 }
 """The columns of the file of each list; fields that a record does not have are null."""
@@ -54,11 +138,11 @@ class Sink(Protocol):
 
 
 class Lists:
-    """Collects the lists of one manifest."""
+    """The lists of one manifest while they grow; of all, as many records as a row group has are in memory."""
 
-    def __init__(self, output: str, *, is_part: bool = False) -> None:
+    def __init__(self, output: str, kinds: Iterable[str] = tuple(SCHEMAS), *, is_part: bool = False) -> None:
         """Starts with empty lists; long ones are written into the output folder `output`, but not those of a part."""
-        self._lists = {kind: RecordList(output, kind, is_part) for kind in SCHEMAS}
+        self._lists = {kind: _RecordList(output, kind, is_part) for kind in kinds}
 
     def take(self, kind: str, record: Mapping[str, Any]) -> None:
         """Adds a record to a list."""
@@ -85,26 +169,21 @@ class Lists:
         return {kind: records.finish() for kind, records in self._lists.items()}
 
 
-class RecordList:
-    """One list, to which records are added; `counted` is that of `counts.json`."""
-
-    def __init__(self, output: str, kind: str, is_part: bool = False) -> None:
-        """As `Lists`."""
-        self._output, self._kind, self._is_part = output, kind, is_part
+class _RecordList:
+    def __init__(self, output: str, kind: str, is_part: bool) -> None:
+        self._output, self._kind, self._is_part, self._schema = output, kind, is_part, _ALL_SCHEMAS[kind]
         self._waiting: list[Mapping[str, Any]] = []
-        self._before = _ALL_SCHEMAS[kind].empty_table()  # what comes before those that wait
+        self._before = self._schema.empty_table()  # what comes before those that wait
         self._writer: pq.ParquetWriter | None = None
         self._n = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Adds a record."""
         self._waiting.append(record)
         self._n += 1
         if len(self._waiting) >= ROWS:
             self._write(ROWS)
 
     def extend(self, table: pa.Table) -> None:
-        """Adds a table of records."""
         self._before = pa.concat_tables([self.to_table(), table])
         self._n += table.num_rows
         self._write(ROWS)
@@ -114,11 +193,10 @@ class RecordList:
         rows, self._waiting = self._waiting, []
         rows = [{**row, "read": _as_maps(row["read"])} if "read" in row else row for row in rows]
         if rows:
-            self._before = pa.concat_tables([self._before, pa.Table.from_pylist(rows, _ALL_SCHEMAS[self._kind])])
+            self._before = pa.concat_tables([self._before, pa.Table.from_pylist(rows, self._schema)])
         return self._before
 
     def finish(self) -> list[Mapping[str, Any]] | dict[str, Any]:
-        """Returns the records, or the record of their file."""
         if self._n <= MOST_RECORDS:
             return [*_to_records(self._before), *self._waiting]
         self._write(1)
@@ -133,38 +211,29 @@ class RecordList:
         """Writes row groups of `ROWS` records while so many wait, if the list is a long one."""
         table = self.to_table()
         while self._n > MOST_RECORDS and not self._is_part and table.num_rows >= at_least:
+            if self._writer is None:
+                name = f"{filenames.TEMPORARY}/{self._kind}-{uuid.uuid4().hex}.parquet"
+                self._staged = storage.join(self._output, name)
+                self._handle = storage.create(self._staged)
+                self._writer = pq.ParquetWriter(self._handle, self._schema, compression="zstd", store_schema=False)
             (batch,) = table.slice(0, ROWS).combine_chunks().to_batches()
-            self._open().write_batch(batch)
+            self._writer.write_batch(batch)
             table = table.slice(ROWS)
         self._before = table
-
-    def _open(self) -> pq.ParquetWriter:
-        schema = _ALL_SCHEMAS[self._kind]
-        if self._writer is None:
-            self._staged = storage.join(self._output, f"{filenames.TEMPORARY}/{self._kind}-{uuid.uuid4().hex}.parquet")
-            self._handle = storage.create(self._staged)
-            self._writer = pq.ParquetWriter(self._handle, schema, compression="zstd", store_schema=False)
-        return self._writer
 
 
 def _as_maps(read: Mapping[str, Any]) -> dict[str, Any]:
     return {name: [*value.items()] if name in quantities.BY_NAME else value for name, value in read.items()}
 
 
-class ListedRecords(Sequence[dict[str, Any]]):
-    """A long list as a sequence of records, like a short list; it keeps one row group in memory."""
+class ListedRecords:
+    """A long list: its number of records, each of them by its place, all of them in order; one row group in memory.
+
+    Reading raises ValueError if the file is damaged, OSError if it cannot be read.
+    """
 
     def __init__(self, output: str, record: Mapping[str, Any], kind: str) -> None:
-        """Opens nothing yet.
-
-        Args:
-          output: the output folder.
-          record: the record of the list's file, as in the manifest.
-          kind: the kind of list, a key of `SCHEMAS`.
-
-        Raises:
-          ValueError: if that is not the record of such a file.
-        """
+        """Raises ValueError if `record`, from the manifest, is not that of the file of such a list."""
         self._output, self._kind = output, kind
         if record["file"] != filenames.list_name(kind) or record.get("rows") is None:
             raise ValueError(f"the list {kind!r} is in {filenames.list_name(kind)!r}, not in {dict(record)}")
@@ -175,23 +244,9 @@ class ListedRecords(Sequence[dict[str, Any]]):
         return self.file.rows or 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yields all records.
+        return (row for group in range(-(-len(self) // ROWS)) for row in self._read_group(group))
 
-        Raises:
-          ValueError: if the file is damaged; OSError: if it cannot be read.
-        """
-        for group in range(-(-len(self) // ROWS)):
-            yield from self._read_group(group)
-
-    @overload
-    def __getitem__(self, place: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        """Returns a record, or a list of some; raises as `__iter__` does."""
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
-            return list(itertools.islice(self, start, stop, step))
+    def __getitem__(self, place: int) -> dict[str, Any]:
         if not -len(self) <= place < len(self):
             raise IndexError(place)
         group, row = divmod(place % len(self), ROWS)
@@ -210,7 +265,7 @@ class ListedRecords(Sequence[dict[str, Any]]):
             raise ValueError(f"{name}: not the list {self._kind!r} as TokenMill writes it, of {len(self)} records")
         rows = _to_records(table)
         for row in rows:
-            json_files.check(row, shapes.RECORDS[self._kind], f"{name}: not a record of {self._kind}")
+            json_files.check(row, _SHAPES[self._kind], f"{name}: not a record of {self._kind}")
         return rows
 
 
@@ -235,6 +290,6 @@ def opened(output: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, **read}
 
 
-def files_of_lists(found: Mapping[str, Any]) -> Iterable[ledger.FileRecord]:
+def files_of_lists(manifest: Mapping[str, Any]) -> Iterable[ledger.FileRecord]:
     """Yields the record of the file of each long list of an opened manifest."""
-    return (found[kind].file for kind in SCHEMAS if isinstance(found[kind], ListedRecords))
+    return (manifest[kind].file for kind in SCHEMAS if isinstance(manifest[kind], ListedRecords))

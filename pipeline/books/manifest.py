@@ -6,21 +6,20 @@ It names no folder of the input or the output, so the same job over the same fil
 
 import hashlib
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, model_validator
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import json_files, parts, shapes
+from tokenmill.pipeline.books import json_files, lists, parts, quantities
 from tokenmill.pipeline.books.job_books import JobBooks, identities
 from tokenmill.pipeline.books.job_record import Job, read_job
+from tokenmill.pipeline.books.json_files import AnyJson, Count, Hash, TokenId, VocabularySize, shallow
 from tokenmill.pipeline.books.ledger import FileRecord, json_pieces
-from tokenmill.pipeline.books.lists import ListedRecords, files_of_lists, opened
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.sums import imbalance_of_sums
+from tokenmill.pipeline.books.sums import Sums, imbalance_of_sums
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.filenames import MANIFEST
 
@@ -30,7 +29,120 @@ LISTED_VERSION = 5
 """The version of a manifest with a list in a file of its own, which readers of version 4 do not know; see `lists`."""
 
 _VERSIONS = FORMAT_VERSION, LISTED_VERSION
-_SHAPE = TypeAdapter(shapes.Manifest)
+
+
+_OF_A_FOLDER = lists.ALWAYS | {
+    *(name for each in (*quantities.OF_INPUT, *quantities.OF_TOKENS) for name in (*each.left, *each.right)),
+    *("n_splits", "n_chars", "n_words", "shard_rows", "shard_tokens", "shard_bytes", "reject_rows"),
+}
+"""The totals of a folder that readers rely on."""
+
+
+class _Tokenizer(BaseModel):
+    digest: str
+    vocab_size: VocabularySize | None = None
+    unk_id: TokenId | None = None
+    pad_id: TokenId | None = None
+    special_ids: dict[str, TokenId] = {}
+
+
+class _Padding(BaseModel):
+    length: Annotated[int, Field(strict=True, ge=1, lt=1 << 31)]
+    side: Literal["right", "left"]
+
+
+class _Truncation(BaseModel):
+    max_length: Annotated[int, Field(strict=True, ge=1)]
+    stride: Annotated[int, Field(strict=True, ge=0)]
+
+
+class _TokenizerConfig(BaseModel):
+    padding: _Padding | None = None
+    truncation: _Truncation | None = None
+
+
+class _Packing(BaseModel):
+    length: Annotated[int, Field(strict=True, ge=1, le=1 << 24)]
+
+
+class _Shuffle(BaseModel):
+    seed: Count
+
+
+class _OutputConfig(BaseModel):
+    format: str | list[str] = []
+    packing: _Packing | None = None
+    shuffle: _Shuffle | None = None
+
+
+class _Config(BaseModel):
+    """The sections that readers use themselves; `Config` checks them all where a job is done again."""
+
+    input: dict[str, Any] = {}
+    tokenizer: _TokenizerConfig = _TokenizerConfig()
+    output: _OutputConfig = _OutputConfig()
+
+
+class _Marks(lists.Closed):
+    before: list[TokenId] = []
+    prepend: list[TokenId] = []
+    append: list[TokenId] = []
+    after: list[TokenId] = []
+
+
+class _Separators(BaseModel):
+    separator_id: TokenId | None
+    pad_id: TokenId | None
+
+
+class _Shuffled(BaseModel):
+    splits: list[Hash]
+    sums: Sums
+
+
+class _Manifest(BaseModel):
+    """What readers of a manifest rely on; it has more keys."""
+
+    job: str
+    job_digest: str
+    config: Annotated[_Config, BeforeValidator(shallow)]
+    versions: dict[str, str]
+    unicode: dict[str, str]
+    tokenizer: _Tokenizer | None
+    kept: dict[str, str] = Field(alias="fields")
+    inputs: list[lists.Input] | lists.File
+    shards: list[lists.Shard] | lists.File
+    companions: list[lists.Written] | lists.File
+    documents: list[lists.Written] | lists.File
+    rejects: list[lists.Written] | lists.File
+    marks: _Marks | None
+    packing: _Separators | None
+    shuffle: _Shuffled | None
+    files: list[lists.File]
+    totals: Annotated[lists.Counts, lists.has(_OF_A_FOLDER)]
+    by_source: dict[str, lists.Counts] = {}
+    balance: AnyJson
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        output, truncation = self.config.output, self.config.tokenizer.truncation
+        if ("packing" in self.totals or self.packing is not None) and (output.packing is None or self.packing is None):
+            raise ValueError("packing: rows are packed by config, packing and totals, or by none of them")
+        if "windows" in self.totals and truncation is None:
+            raise ValueError("config.tokenizer.truncation: missing, although totals count windows")
+        if self.shards and self.tokenizer is None:
+            raise ValueError("tokenizer: missing, although there are shards")
+        of = "split" if self.shuffle is None else "entry"
+        for kind, key in (("shards", of), ("companions", of), ("documents", of), ("rejects", "split")):
+            records = getattr(self, kind)
+            if isinstance(records, list) and any(getattr(record, key) is None for record in records):
+                raise ValueError(f"{kind}: {key!r} is missing in a record")
+        if self.shuffle is not None and output.shuffle is None:
+            raise ValueError("config.output.shuffle: missing, although documents are shuffled")
+        return self
+
+
+_SHAPE = TypeAdapter(_Manifest)
 
 
 class NameSet:
@@ -39,20 +151,12 @@ class NameSet:
     With n names, another name is wrongly found with a probability of n / 2**64.
     """
 
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._sorted: np.ndarray | None = None
-
-    def add(self, names: Iterable[str]) -> None:
-        """Adds names."""
-        self._hashes.extend(map(_hash, names))
-        self._sorted = None
+    def __init__(self, names: Iterable[str]) -> None:
+        self._hashes = np.sort(np.fromiter(map(_hash, names), np.uint64))
 
     def __contains__(self, name: str) -> bool:
-        if self._sorted is None:
-            self._sorted = np.sort(np.array(self._hashes, np.uint64))
-        place = int(np.searchsorted(self._sorted, np.uint64(_hash(name))))
-        return place < self._sorted.size and int(self._sorted[place]) == _hash(name)
+        place = self._hashes.searchsorted(number := np.uint64(_hash(name)))
+        return bool((self._hashes[place : place + 1] == number).any())
 
 
 def _hash(name: str) -> int:
@@ -122,7 +226,7 @@ def sums(books: JobBooks) -> dict[str, Any]:
 def digest(manifest: Mapping[str, Any]) -> str:
     """Returns the SHA-256, in hex, of a manifest without its `digest`, as it is written; it may be opened."""
     records = {
-        name: value.file.to_record() if isinstance(value, ListedRecords) else value
+        name: value.file.to_record() if isinstance(value, lists.ListedRecords) else value
         for name, value in manifest.items()
         if name != "digest"
     }
@@ -140,15 +244,17 @@ def split_ids(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 def results(manifest: Mapping[str, Any]) -> NameSet:
     """Returns the names of all result files of a job that its manifest or its ledger lists."""
-    names = NameSet()
-    names.add(record["file"] for kind in ("shards", "companions", "documents", "rejects") for record in manifest[kind])
-    names.add(
-        name(split) for split in split_ids(manifest) for name in (filenames.entry_name, filenames.statistics_name)
-    )
-    shards = (record["entry"] for record in manifest["shards"] if "entry" in record)
-    names.add(name(shard) for shard in shards for name in (filenames.entry_name, filenames.keys_name))
-    names.add(file.file for file in files_of_lists(manifest))
-    return names
+
+    def names() -> Iterator[str]:
+        for kind in ("shards", "companions", "documents", "rejects"):
+            yield from (record["file"] for record in manifest[kind])
+        for split in split_ids(manifest):
+            yield from (filenames.entry_name(split), filenames.statistics_name(split))
+        for shard in (record["entry"] for record in manifest["shards"] if "entry" in record):
+            yield from (filenames.entry_name(shard), filenames.keys_name(shard))
+        yield from (file.file for file in lists.files_of_lists(manifest))
+
+    return NameSet(names())
 
 
 def check_folder(output: str) -> None:
@@ -174,4 +280,4 @@ def read(output: str) -> dict[str, Any]:
         check_folder(output)
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
     what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
-    return opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))
+    return lists.opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))

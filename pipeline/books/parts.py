@@ -11,14 +11,15 @@ so the two must agree.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import json_files, quantities, shapes
+from tokenmill.pipeline.books import json_files, lists, quantities
 from tokenmill.pipeline.books.counts import Counts, flatten, nest
 from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.json_files import AnyJson, PartName, VocabularySize
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import OF_A_STEP, OTHER_PART, BooksError
 from tokenmill.pipeline.config.job import Config
@@ -26,8 +27,6 @@ from tokenmill.pipeline.filenames import MANIFEST, PARTS, VOCABULARY
 
 FORMAT_VERSION = 1
 """The version of the format of parts.json."""
-
-_SHAPE = TypeAdapter(shapes.Parts)
 
 _EACH_HAS_ALL = ("n_records", "n_bytes", "n_skipped_bytes")
 """Counts that are of the whole input, and so the same in every folder."""
@@ -37,6 +36,34 @@ _ADDED = (
     *(each.name for each in quantities.TOKENIZED if each.name != "n_documents"),
     *("shard_rows", "shard_tokens", "shard_bytes", "reject_rows", "reject_bytes"),
 )
+
+
+class _PartTokenizer(BaseModel):
+    digest: str
+    vocab_size: VocabularySize
+
+
+class _Part(BaseModel):
+    folder: PartName
+    tokenizer: _PartTokenizer
+    job_digest: str
+    manifest: lists.File
+    totals: Annotated[lists.Counts, lists.has(lists.ALWAYS)]
+
+
+class _Parts(BaseModel):
+    """What readers of `parts.json` rely on."""
+
+    job: str
+    job_digest: str
+    versions: dict[str, str]
+    parts: Annotated[list[_Part], Field(min_length=1)]
+    files: list[lists.File]
+    totals: Annotated[lists.Counts, lists.has(lists.ALWAYS)]
+    balance: AnyJson
+
+
+_SHAPE = TypeAdapter(_Parts)
 
 
 def configs(config: Config) -> dict[str, Config]:

@@ -24,8 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline.comparing.sums import ALL, N_BLOCKS, OTHER, SUMMED, Candidate, Ints, Sums
-from tokenmill.pipeline.statistics.token_table import describe, token_counts
-from tokenmill.pipeline.statistics.vocabulary import gini, ratio
+from tokenmill.pipeline.statistics.vocabulary import describe, gini, ratio, token_counts
 from tokenmill.pipeline.statistics.words import Encoded
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.languages import UNKNOWN

@@ -20,15 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import json_files, ledger
 from tokenmill.pipeline.books.counts import Counts, Groups
-from tokenmill.pipeline.books.json_files import AnyJson, Count, FileName
+from tokenmill.pipeline.books.json_files import AnyJson, Count
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.lists import ListedRecords
-from tokenmill.pipeline.books.shapes import Counted, File
+from tokenmill.pipeline.books.lists import Counted, File, ListedRecords
 from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.counting.merging import merge_streams
 from tokenmill.pipeline.counting.words import deciding
@@ -73,10 +72,10 @@ def artifact_schema(labels: Sequence[str]) -> pa.Schema:
 class Pruning:
     """What was left out: the words that occur at most `bound` times in their group."""
 
-    bound: int = 0
-    n_words: int = 0
+    bound: Count = 0
+    n_words: Count = 0
     """Distinct words left out, each counted once per group."""
-    n_occurrences: int = 0
+    n_occurrences: Count = 0
     """The sum of their counts."""
 
     def __add__(self, other: "Pruning") -> "Pruning":
@@ -395,37 +394,18 @@ def open_counts(path: str) -> CountsArtifact:
     return artifact
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True)
+class _Numbers(BaseModel):
+    n_documents: Count
+    n_text_bytes: Count
+    n_chars: Count
+    n_words: Count
 
 
-class _File(_Shape):
-    file: FileName
-    n_bytes: Count
-    sha256: str
-    rows: Count | None
-    tokens: Count | None
-
-
-class _Group(_Shape):
+class _Group(_Numbers):
     labels: list[str]
-    n_documents: Count
-    n_text_bytes: Count
-    n_chars: Count
-    n_words: Count
 
 
-class _Pruned(_Shape):
-    bound: Count
-    n_words: Count
-    n_occurrences: Count
-
-
-class _Totals(_Shape):
-    n_documents: Count
-    n_text_bytes: Count
-    n_chars: Count
-    n_words: Count
+class _Totals(_Numbers):
     n_distinct_words: Count
 
 
@@ -436,7 +416,7 @@ class _TotalsOfJob(_Totals):
     filtered: dict[str, Count]
 
 
-class _Report(_Shape):
+class _Report(BaseModel):
     """What readers of `counts.json` rely on; it has more keys."""
 
     digest: str
@@ -444,9 +424,9 @@ class _Report(_Shape):
     words: AnyJson
     totals: _Totals
     groups: list[_Group]
-    pruned: _Pruned
-    partitions: list[_File]
-    alphabet: _File
+    pruned: Pruning
+    partitions: list[FileRecord]
+    alphabet: FileRecord
     inputs: list[Counted] | File = []
 
 
@@ -473,7 +453,7 @@ def read_report(output: str, shape: TypeAdapter[Any] = _OF_JOB) -> dict[str, Any
     return report
 
 
-def inputs_of(output: str, report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def inputs_of(output: str, report: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """Returns the records of input files in a report that `read_report` has read; sums of counts have none."""
     listed = report.get("inputs", ())
     return ListedRecords(output, listed, "counted") if isinstance(listed, Mapping) else listed

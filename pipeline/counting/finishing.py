@@ -28,7 +28,7 @@ from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.counts import Counts, Groups, nest
 from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
 from tokenmill.pipeline.books.ledger import Entry, SplitEntry
-from tokenmill.pipeline.books.lists import RecordList
+from tokenmill.pipeline.books.lists import Lists
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects
 from tokenmill.pipeline.books.sums import SplitRuns
@@ -144,11 +144,11 @@ def finish_counts(of: Counting, planned: PlannedSplits, splits: Iterable[Split])
         words read.
       ValueError: if all records were rejected, more than the section `input` allows, or too much of a file.
     """
-    inputs = RecordList(of.output, "counted")
+    inputs = Lists(of.output, ["counted"])
 
     def take(_: str, record: Mapping[str, Any]) -> None:
         counted = {"name": record["name"], "n_bytes": record["n_bytes"]}
-        inputs.add(counted | ({"read": record["read"]} if record["read"].get("rejected") else {}))
+        inputs.take("counted", counted | ({"read": record["read"]} if record["read"].get("rejected") else {}))
 
     def read(split_id: str) -> SplitEntry:
         entry = SplitEntry.read(of.splits, split_id)
@@ -168,7 +168,7 @@ def finish_counts(of: Counting, planned: PlannedSplits, splits: Iterable[Split])
     check_rejects(of.input, books.totals, books.by_source)
     if books.lossy is not None:
         books.lossy.check()
-    write_artifact(of, books.counts.groups, inputs=inputs.finish())
+    write_artifact(of, books.counts.groups, inputs=inputs.finish()["counted"])
 
 
 def write_artifact(of: Counting, numbers: Groups, inputs: Any = ()) -> None:

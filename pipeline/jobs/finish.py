@@ -35,7 +35,7 @@ from tokenmill.pipeline.reporting.stats import summarize
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.statistics.token_table import token_counts
+from tokenmill.pipeline.statistics.vocabulary import token_counts
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info
 from tokenmill.tokenizer import Tokenizer
 
@@ -104,7 +104,7 @@ class Totals(JobBooks):
                 self.add_shard(merged)
 
     def summarize(self, table: pa.Table) -> dict[str, Any]:
-        """Returns the contents of stats.json, after all was added; table: `token_table.TOKEN_COUNTS` of the job."""
+        """Returns the contents of stats.json, after all was added; table: `vocabulary.TOKEN_COUNTS` of the job."""
         self.statistics.add_groups(self.counts.groups)
         packing, windows, chat = (self.totals.get(name) for name in ("packing", "windows", "chat"))
         return summarize(self.statistics, table, packing, windows, chat, self.by_source)

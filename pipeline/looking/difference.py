@@ -19,7 +19,7 @@ from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.looking import inspect, selecting
 from tokenmill.pipeline.looking.selecting import Shard
-from tokenmill.pipeline.statistics import token_table
+from tokenmill.pipeline.statistics.vocabulary import read_token_counts
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.token_runs import printable
 
@@ -79,7 +79,7 @@ def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, list
 
 def _vocabulary(one: str, other: str) -> dict[str, Any]:
     """Returns how many entries only one of two vocabularies has, or has under another id; and the first of each."""
-    tables = (token_table.read(output) for output in (one, other))
+    tables = (read_token_counts(output) for output in (one, other))
     ours, theirs = (dict(zip(table["token"].to_pylist(), table["id"].to_pylist(), strict=True)) for table in tables)
     lists = {
         "only_first": [token for token in ours if token not in theirs],

@@ -29,9 +29,8 @@ from tokenmill.pipeline.output.placement import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, count_files
 from tokenmill.pipeline.running.in_turn import in_turn
-from tokenmill.pipeline.statistics import token_table
 from tokenmill.pipeline.statistics.tally import Statistics, disagreements
-from tokenmill.pipeline.statistics.token_table import token_counts
+from tokenmill.pipeline.statistics.vocabulary import read_token_counts, token_counts
 from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
@@ -314,7 +313,7 @@ def _check_statistics(output: str, totals: Totals, tokenizer: Tokenizer | None, 
     if _are_missing(output, (filenames.TOKEN_COUNTS, filenames.STATS), report):
         return
     try:
-        table = token_table.read(output)
+        table = read_token_counts(output)
         counts = table.column("count").to_numpy()
         if not np.array_equal(counts, total.token_counts):
             report.problems.append(

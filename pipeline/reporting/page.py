@@ -7,7 +7,7 @@ are cut to `TOP` entries, and say how many were left out. `render` shows it by a
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -158,14 +158,14 @@ def _sources(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> Iterator[
             yield {"name": file["name"], "n_bytes": file["n_bytes"], **source(file["read"]).to_record()}
 
 
-def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def _rejected(output: str, files: Iterable[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Returns for each reason the number of rejected records, its meaning, and the first records as samples."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     rejected: dict[str, dict[str, Any]] = {
         reason: {"count": n, "meaning": REASONS.get(reason, ""), "samples": []} for reason, n in ordered
     }
     n_rows = 0
-    for record in files[:_MAX_REJECT_FILES]:
+    for record in itertools.islice(files, _MAX_REJECT_FILES):
         for batch in tables.read_rejects(output, record["file"]):
             for row in batch.to_pylist():
                 samples = rejected.setdefault(row["reason"], {"count": 0, "meaning": "", "samples": []})["samples"]

@@ -25,10 +25,15 @@ from tokenmill.pipeline.reporting.stats_file import (
     Unknown,
     Windows,
 )
-from tokenmill.pipeline.statistics import texts, token_table
-from tokenmill.pipeline.statistics.tally import ADDED, EXACT_LENGTHS, LENGTH_BUCKETS, SPANS, Statistics
-from tokenmill.pipeline.statistics.token_table import TOP
-from tokenmill.pipeline.statistics.vocabulary import entries_for, gini, ratio
+from tokenmill.pipeline.statistics.tally import (
+    ADDED,
+    EXACT_LENGTHS,
+    LENGTH_BUCKETS,
+    SPANS,
+    Statistics,
+    summarize_text,
+)
+from tokenmill.pipeline.statistics.vocabulary import TOP, describe, entries_for, gini, ratio
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
@@ -68,7 +73,7 @@ def summarize(
     s, numbers = statistics, statistics.groups[""]
     steps, spans, by_language = s.labels(STEP), s.groups.get(SPANS, {}), s.labels(LANGUAGE)
     some = {
-        "text": texts.summary(steps, spans) if steps or spans else None,
+        "text": summarize_text(steps, spans) if steps or spans else None,
         "languages": _languages(by_language) if by_language else None,
         "packing": None if packing is None else packed(packing),
         "windows": None if windows is None else Windows.of(windows),
@@ -83,7 +88,7 @@ def summarize(
         # All tokens of the text, cut ones included, because truncation says nothing about a vocabulary.
         share_of_continuations=ratio(s["n_text_tokens"] - s["n_words"], s["n_text_tokens"]),
         sample=Sample.of(numbers),
-        vocabulary=token_table.describe(table),
+        vocabulary=describe(table),
         oov=_unknown(s),
         # Special tokens spelled out in text stay text, unless the config asks for them.
         added_tokens_in_text=_most("token", s.groups.get(ADDED, {}))[:TOP],

@@ -25,7 +25,7 @@ from tokenmill.pipeline.rows.batching import Compute, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
-from tokenmill.pipeline.statistics.token_table import describe, token_counts
+from tokenmill.pipeline.statistics.vocabulary import describe, token_counts
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
 from tokenmill.tokenizer import WordCounter, add_word_counts
 

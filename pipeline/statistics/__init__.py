@@ -4,6 +4,5 @@
     texts, tokens -------------> tally.Statistics, a `Counts` --> numbers in the entry, columns and words beside it
     some of them --> sample --/
 
-`texts` and `languages` say what the numbers of steps, spans and languages mean in stats.json, `token_table` and
-`vocabulary` those of the entries of a vocabulary; `reporting.stats` puts all of it together.
+`vocabulary` has the table of entries, and measures of it; `reporting.stats` puts all of it together.
 """

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.counts import Counts, Ints
+from tokenmill.pipeline.books.counts import STEP, Counts, Ints
 from tokenmill.pipeline.books.json_files import MOST_TOKENS
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.statistics import words
-from tokenmill.pipeline.statistics.texts import counts_of
+from tokenmill.pipeline.statistics.vocabulary import ratio
 from tokenmill.tokenizer import Tally
 from tokenmill.tokenizer.compiling.kernel import kernel
 
@@ -59,8 +59,14 @@ STATISTICS = pa.schema(
 )
 """The schema of the columns and the words of a `Statistics` as one row; its numbers are in the ledger entry."""
 
+MAX_RESIZED = 0.01
+"""The share of a language's characters that a step may add or remove before the summary names it."""
+
 ADDED, SPANS = "added tokens", "spans"
 """Groups of numbers: how often the text of each special or other added token, and each span, occurred in documents."""
+
+BEFORE, AFTER = "characters before:", "characters after:"
+"""What the names of numbers of a step begin with: the characters of documents in a language, by its code."""
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:
@@ -132,7 +138,7 @@ class Statistics(Counts):
     - n_sampled_documents, ...: each number of `sample.COUNTED`, of a sample of the documents.
 
     Groups `counts.LANGUAGE`: see `languages.summary`. Groups `counts.STEP`: what each step changed in the text before
-    tokenization, see `texts.counts_of`. Groups `ADDED` and `SPANS`: by the token.
+    tokenization, see `_counts_of`. Groups `ADDED` and `SPANS`: by the token.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -244,7 +250,7 @@ class Statistics(Counts):
 
     def add_text(self, steps: "Sequence[StepReport]", spans: Mapping[str, int]) -> None:
         """Adds what the steps of a text pipeline changed, and how often it found each span."""
-        self.add_groups(counts_of(steps))
+        self.add_groups(_counts_of(steps))
         self.add(spans, SPANS)
 
     def add_tally(self, tally: Tally) -> None:
@@ -373,6 +379,17 @@ class Statistics(Counts):
         self._unfolded = []
 
 
+def _counts_of(steps: "Sequence[StepReport]") -> dict[str, dict[str, int]]:
+    """Returns the numbers of the steps of a text pipeline by groups, whose names have the steps in order."""
+    groups = {}
+    for i, step in enumerate(steps):
+        numbers = {name: n for name, n in vars(step).items() if name.startswith("n_")}
+        for code, (before, after) in step.by_language.items():
+            numbers |= {f"{BEFORE}{code}": before, f"{AFTER}{code}": after}
+        groups[f"{STEP}{i:02}:{step.step}"] = numbers
+    return groups
+
+
 def _used(column: Ints) -> tuple[np.ndarray, np.ndarray]:
     """Returns the places of a column that are not zero, int32, and their numbers."""
     places = np.flatnonzero(column)
@@ -401,6 +418,32 @@ def _one_row(value: Any, field: pa.Field) -> pa.Array:
         return pa.array([value], field.type)
     values = pa.array(value, field.type.value_type)
     return pa.LargeListArray.from_arrays(pa.array([0, len(value)], pa.int64()), values, type=field.type)
+
+
+def summarize_text(steps: Mapping[str, Mapping[str, int]], spans: Mapping[str, int]) -> dict[str, Any]:
+    """Returns the part of stats.json about steps, the groups `counts.STEP`, and about spans by their tokens."""
+    return {"steps": [_summary_of_step(name, numbers) for name, numbers in sorted(steps.items())], "spans": dict(spans)}
+
+
+def _summary_of_step(name: str, n: Mapping[str, int]) -> dict[str, Any]:
+    codes = sorted(each.removeprefix(BEFORE) for each in n if each.startswith(BEFORE))
+    sizes: list[tuple[str | None, int, int]] = [(None, n["n_chars"], n["n_chars_after"])]
+    if codes:
+        sizes = [(code, n[f"{BEFORE}{code}"], n[f"{AFTER}{code}"]) for code in codes]
+    return {
+        "step": name.partition(":")[2],
+        "documents": n["n_documents"],
+        "documents_changed": n["n_documents_changed"],
+        "documents_rejected": n["n_documents_rejected"],
+        "characters": n["n_chars"],
+        "characters_after": n["n_chars_after"],
+        "characters_changed": n["n_chars_changed"],
+        "resized": [
+            {"language": code, "characters": before, "characters_after": after, "share": ratio(after - before, before)}
+            for code, before, after in sizes
+            if abs(after - before) > MAX_RESIZED * before
+        ],
+    }
 
 
 def disagreements(entry: LedgerEntry, statistics: Statistics) -> list[str]:

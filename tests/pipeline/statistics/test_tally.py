@@ -14,7 +14,7 @@ from tokenmill.pipeline.reporting.stats import length_percentile, summarize
 from tokenmill.pipeline.reporting.stats_file import StatsFile
 from tokenmill.pipeline.statistics import tally
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.statistics.token_table import token_counts
+from tokenmill.pipeline.statistics.vocabulary import token_counts
 from tokenmill.tokenizer import Tokenizer
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
