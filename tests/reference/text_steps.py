@@ -14,13 +14,14 @@ from tokenmill.tokenizer.normalizers import tables as unicode_tables
 from tokenmill.tokenizer.normalizers.base import Edit, TextStep
 from tokenmill.tokenizer.text import emoji as kernels
 from tokenmill.tokenizer.text import tables
-from tokenmill.tokenizer.text.accents import StripAccents
 from tokenmill.tokenizer.text.emoji import Emoji, describe, emoji_classes
-from tokenmill.tokenizer.text.kernels.segments import HAN, OTHER
 from tokenmill.tokenizer.text.neighbours import (
+    HAN,
+    OTHER,
     IsolateDigits,
     RepeatedPunctuation,
     Segment,
+    StripAccents,
     Whitespace,
     digits,
     punctuation,
@@ -80,7 +81,9 @@ def _strip_accents(step: StripAccents, text: str, begins: bool, ends: bool) -> l
         if not marks[ord(char)]:
             strips = step.mode == "all" or bool(latin[ord(full[0])])
         new = "".join(c for c in full if not marks[ord(c)]) if strips else full
-        if len(new) < len(full):
+        if len(new) < len(full) and marks[ord(char)] and found and marks[ord(text[i - 1])] and found[-1].stop == i:
+            found[-1] = found[-1]._replace(stop=i + 1)
+        elif len(new) < len(full):
             found.append(Edit(i, i + 1, new))
     return found
 

@@ -15,7 +15,6 @@ from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.normalizers.base import Edges, TextStep, put_texts, same_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.ragged import Errors, Ragged, put_rows, string_array, text_column
-from tokenmill.tokenizer.text.accents import StripAccents
 from tokenmill.tokenizer.text.base import CharacterSet, StepReport, nearest, row_characters
 from tokenmill.tokenizer.text.characters import (
     AsciiDigits,
@@ -30,7 +29,7 @@ from tokenmill.tokenizer.text.characters import (
 )
 from tokenmill.tokenizer.text.emoji import Emoji
 from tokenmill.tokenizer.text.mojibake import Ftfy, Mojibake
-from tokenmill.tokenizer.text.neighbours import IsolateDigits, RepeatedPunctuation, Segment, Whitespace
+from tokenmill.tokenizer.text.neighbours import IsolateDigits, RepeatedPunctuation, Segment, StripAccents, Whitespace
 from tokenmill.tokenizer.text.row_steps import HtmlEntities, Regex
 from tokenmill.tokenizer.traced import Traced
 

@@ -8,14 +8,13 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.normalizers.edit_lists import EditingStep
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Characters, Look, Node, Sequence
-from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array
-from tokenmill.tokenizer.text import patterns, tables
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.patterns import PatternStep, isolate, one_of, times
 
 Mode = Literal["isolate", "describe", "drop", "keep"]
 
@@ -44,18 +43,18 @@ def emoji_pattern() -> Node:
     def of(bits: int = 0, others: str = "") -> Characters:
         members = emoji_classes() & bits != 0
         members[[ord(c) for c in others]] = True
-        return patterns.one_of(members)
+        return one_of(members)
 
-    joined = patterns.any_number_of(of(EXTEND, _JOINER))
-    family = Alternation((of(EXTEND), Sequence((of(others=_JOINER), patterns.maybe(of(PICTOGRAPH))))))
+    joined = times(of(EXTEND, _JOINER), 0)
+    family = Alternation((of(EXTEND), Sequence((of(others=_JOINER), times(of(PICTOGRAPH), 0, 1)))))
     not_as_text = Look(behind=False, members=~of(others=_TEXT_STYLE).members, at_edge=True)
     as_emoji = Look(behind=False, members=of(MODIFIER, _EMOJI_STYLE).members, at_edge=False)
     begins = Alternation((Sequence((of(PRESENTED), not_as_text)), Sequence((of(PICTOGRAPH), as_emoji))))
     return Alternation(
         (
-            Sequence((of(FLAG), patterns.maybe(of(FLAG)), joined)),
-            Sequence((of(others="0123456789#*"), patterns.maybe(of(others=_EMOJI_STYLE)), of(others=_KEYCAP), joined)),
-            Sequence((begins, patterns.any_number_of(family))),
+            Sequence((of(FLAG), times(of(FLAG), 0, 1), joined)),
+            Sequence((of(others="0123456789#*"), times(of(others=_EMOJI_STYLE), 0, 1), of(others=_KEYCAP), joined)),
+            Sequence((begins, times(family, 0))),
         )
     )
 
@@ -82,7 +81,7 @@ def describe(unit: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Emoji(EditingStep):
+class Emoji(PatternStep):
     """Isolates, describes or removes emoji; a family, a flag, an emoji with skin tone and a keycap are one each.
 
     An emoji is a flag; a keycap; or a pictograph that is an emoji by itself, or by U+FE0F or a skin tone after it, with
@@ -101,15 +100,14 @@ class Emoji(EditingStep):
         if self.mode not in ("isolate", "describe", "drop", "keep"):
             raise ValueError(f"mode must be isolate, describe, drop or keep, got {self.mode!r}")
 
+    @property
+    def node(self) -> Node:
+        return emoji_pattern()
+
+    def new(self, match: str) -> str:
+        return describe(match) if self.mode == "describe" else ""
+
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], abc.Sequence[str]]:
         if self.mode == "keep":
             return np.empty((0, 3), np.int64), ()
-        edits = patterns.find_pattern(rows, emoji_pattern())
-        if self.mode == "isolate":
-            places = patterns.places_to_isolate(rows, edits, tables.SPACES)
-            return np.column_stack((places, places, np.zeros_like(places))), (" ",)
-        if self.mode == "drop" or not len(edits):
-            return edits, ("",)
-        units = pc.dictionary_encode(string_array(*gathered(rows.values, edits[:, 0], edits[:, 1])))
-        edits[:, 2] = units.indices.to_numpy()
-        return edits, [describe(unit) for unit in units.dictionary.to_pylist()]
+        return isolate(rows, self.node) if self.mode == "isolate" else super().find_edits(rows, edges)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps about neighbouring characters: white space, the same punctuation again and again, digits, units of scripts."""
+"""Steps about neighbouring characters: white space, repeated punctuation, accents, digits, units of scripts."""
 
 import dataclasses
 import functools
 import string
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,12 @@ import numpy.typing as npt
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
 from tokenmill.tokenizer.normalizers.kernels import matches, whitespace
-from tokenmill.tokenizer.normalizers.tables import Runs, Skips
+from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION, Runs, decompositions
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Look, Node
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Sequence as InOrder
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text import tables
-from tokenmill.tokenizer.text.kernels import segments
-from tokenmill.tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
+from tokenmill.tokenizer.text.patterns import PatternStep, find_pattern, isolate, isolating_edits, one_of, times
 from tokenmill.tokenizer.unicode import data
 
 Newlines = Literal["space", "keep", "paragraphs"]
@@ -75,12 +76,6 @@ def digits() -> npt.NDArray[np.bool_]:
     return read_only(table)
 
 
-@functools.cache
-def not_digits() -> Skips:
-    """Returns what to skip in a search for digits."""
-    return Skips.of(~digits())
-
-
 @dataclasses.dataclass(frozen=True)
 class RepeatedPunctuation(EditingStep):
     """Shortens runs of the same punctuation character: `!!!!!!` becomes `!!!`."""
@@ -98,6 +93,56 @@ class RepeatedPunctuation(EditingStep):
         return found_edits(matches.find_repeated, rows, punctuation(), self.most, False), ("",)
 
 
+Mode = Literal["none", "latin-only", "all"]
+
+
+@functools.cache
+def _stripped(mode: Mode) -> dict[str, str]:
+    """Returns the characters that lose accents, and what is left of each."""
+    marks, latin = tables.members("nonspacing_marks"), tables.members("latin")
+    found = {}
+    for code_point, text in decompositions(UNICODE_VERSION).items():
+        new = "".join(c for c in text if not marks[ord(c)])
+        if new not in ("", text) and not marks[code_point] and (mode == "all" or latin[ord(new[0])]):
+            found[chr(code_point)] = new
+    return found
+
+
+@functools.cache
+def _accents(mode: Mode) -> Node:
+    marks = times(one_of(tables.members("nonspacing_marks")), 1)
+    of_latin = InOrder((Look(behind=True, members=one_of(tables.members("latin")).members, at_edge=False), marks))
+    return Alternation((one_of(tables.table_of(frozenset(_stripped(mode)))), marks if mode == "all" else of_latin))
+
+
+@dataclasses.dataclass(frozen=True)
+class StripAccents(PatternStep):
+    """Removes the nonspacing marks (Mn) of letters.
+
+    Source, up to normalization: the usual recipe, NFD without general category Mn. A character without marks in its
+    decomposition stays as it is. `all` destroys meaning in scripts whose vowels and tones are such marks (Hindi, Thai,
+    Hebrew, Arabic), and merges `ā á ǎ à`; `latin-only` changes only letters of the Latin script; `none` does nothing.
+    """
+
+    name = "strip_accents"
+
+    mode: Mode = "latin-only"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("none", "latin-only", "all"):
+            raise ValueError(f"mode must be none, latin-only or all, got {self.mode!r}")
+
+    @property
+    def node(self) -> Node:
+        return _accents(self.mode)
+
+    def new(self, match: str) -> str:
+        return _stripped(self.mode).get(match, "")
+
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+        return (np.empty((0, 3), np.int64), ()) if self.mode == "none" else super().find_edits(rows, edges)
+
+
 @dataclasses.dataclass(frozen=True)
 class IsolateDigits(EditingStep):
     """Puts spaces around digits, unless there is white space or the end of a row."""
@@ -108,17 +153,13 @@ class IsolateDigits(EditingStep):
     """Whether to put them around runs of digits, not around each digit."""
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        spaces = tables.table_of(tables.SPACES)
-        return found_edits(segments.find_isolated, rows, digits(), spaces, not_digits(), not self.runs), ("", " ")
+        return isolate(rows, times(one_of(digits()), 1) if self.runs else one_of(digits()))
 
 
-_MODES = {
-    "han": {HAN: "HAN"},
-    "japanese": {HAN: "HAN", HIRAGANA: "HIRAGANA", KATAKANA: "KATAKANA"},
-    "thai": {THAI: "THAI"},
-}
-_MODES["all"] = {kind: name for kinds in list(_MODES.values()) for kind, name in kinds.items()}
-
+OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
+"""Kinds of characters. Runs of one kind of kana stay together; characters of the last two kinds are separated."""
+_NAMES = {HAN: "HAN", HIRAGANA: "HIRAGANA", KATAKANA: "KATAKANA", THAI: "THAI"}
+_MODES = {"han": {HAN}, "japanese": {HAN, HIRAGANA, KATAKANA}, "thai": {THAI}, "all": {*_NAMES}}
 _LONG_VOWEL = 0x30FC
 _THAI_LEADING = range(0x0E40, 0x0E45)
 _THAI_FOLLOWING = (0x0E2F, 0x0E30, 0x0E32, 0x0E33, 0x0E45, 0x0E46)
@@ -126,30 +167,33 @@ _THAI_OTHERS = (0x0E4F, *range(0x0E50, 0x0E5C))
 """Digits, and signs that are units by themselves."""
 
 
-class SegmentTables(NamedTuple):
-    """The tables of characters for a mode."""
-
-    kinds: npt.NDArray[np.uint8]
-    """uint8[0x110000]: numbers of `text.kernels.segments`."""
-    joins: npt.NDArray[np.bool_]
-    """bool[0x110000]: characters that belong to the one before them."""
-    leads: npt.NDArray[np.bool_]
-    """bool[0x110000]: characters that belong to the one after them."""
-
-
-@functools.cache
-def segment_tables(mode: str) -> SegmentTables:
-    """Lowers a mode to tables."""
+def segment_tables(mode: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Returns the kinds of characters, and which belong to the one before them, and after them, [0x110000] each."""
     kinds, names = np.zeros(0x110000, np.uint8), data.names("scripts/script_names")
-    for kind, name in _MODES[mode].items():
-        kinds[data.members_of_number("scripts/scripts", names.index(name))] = kind
+    for kind in _MODES[mode]:
+        kinds[data.members_of_number("scripts/scripts", names.index(_NAMES[kind]))] = kind
     joins, leads = tables.members("grapheme_extend").copy(), np.zeros(0x110000, np.bool_)
     if THAI in _MODES[mode]:
         joins[list(_THAI_FOLLOWING)] = leads[list(_THAI_LEADING)] = True
         kinds[list(_THAI_OTHERS)] = OTHER
     if KATAKANA in _MODES[mode]:
         joins[_LONG_VOWEL] = True
-    return SegmentTables(read_only(kinds), read_only(joins), read_only(leads))
+    return kinds, joins, leads
+
+
+@functools.cache
+def _units(mode: str) -> Node:
+    """Returns the pattern of the units of a mode, of which text without white space is made."""
+    kinds, joins, leads = segment_tables(mode)
+    kinds[[ord(c) for c in tables.SPACES]] = 255
+    joined, leading = one_of(joins), one_of(leads)
+    units: list[Node] = []
+    for kind in (OTHER, *_MODES[mode]):
+        of_kind = (kinds == kind) & ~leads
+        more = joined if kind >= HAN else one_of(of_kind | joins)
+        units.append(InOrder((times(leading, 0), one_of(of_kind), times(more, 0))))
+    # What a leading vowel is followed by belongs to it, even to a mark that would be a unit of its own.
+    return Alternation((InOrder((times(leading, 1), times(joined, 1))), *units, times(leading, 1)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,5 +214,6 @@ class Segment(EditingStep):
             raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        spaces = tables.table_of(tables.SPACES)
-        return found_edits(segments.find_segments, rows, *segment_tables(self.mode), spaces), ("", " ")
+        units = find_pattern(rows, _units(self.mode))
+        places = units[1:, 0][units[1:, 0] == units[:-1, 1]]
+        return isolating_edits(places[rows.offsets[np.searchsorted(rows.offsets, places)] != places])

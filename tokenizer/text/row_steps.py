@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that run in Python: HTML entities, regular expressions. Rows that they cannot change are skipped."""
+"""HTML entities, and regular expressions, which run in Python."""
 
 import dataclasses
 import functools
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-import numpy as np
 import regex
 
 from tokenmill.tokenizer.normalizers.base import Edit, TextStep
-from tokenmill.tokenizer.ragged import Ragged, string_array
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
 from tokenmill.tokenizer.text.base import check_encodable
+from tokenmill.tokenizer.text.patterns import PatternStep
 
-_REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+_REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
 _MOST_DIGITS = 7
 """The most digits of a code point; HTML reads larger numbers as U+FFFD."""
+
+
+_reference = functools.cache(lambda: parse(_REFERENCE))
 
 
 def _unescaped(reference: str) -> str:
@@ -30,7 +33,7 @@ def _unescaped(reference: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class HtmlEntities(TextStep):
+class HtmlEntities(PatternStep):
     """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
 
     Source: `html.unescape`, the same on every text that it can read.
@@ -38,16 +41,12 @@ class HtmlEntities(TextStep):
 
     name = "html_entities"
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        found = ((match.start(), match.end(), _unescaped(match[0])) for match in _REFERENCE.finditer(text))
-        return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
+    @property
+    def node(self) -> Node:
+        return _reference()
 
-    def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns the rows with something like a reference."""
-        import pyarrow.compute as pc  # takes long to import
-
-        found = pc.match_substring_regex(string_array(*rows), "&[#A-Za-z]")  # holds nothing for each `&`
-        return np.flatnonzero(found).tolist()
+    def new(self, match: str) -> str:
+        return _unescaped(match)
 
 
 MAX_PATTERN_CHARS = 10_000

@@ -22,14 +22,14 @@ from tokenmill.tokenizer.normalizers.edit_lists import found_edits, places_in_te
 from tokenmill.tokenizer.normalizers.kernels import matches
 from tokenmill.tokenizer.normalizers.tables import Runs
 from tokenmill.tokenizer.pre_tokenizers import pattern_syntax
-from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, Repetition, parse
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.base import check_encodable, nearest
 from tokenmill.tokenizer.text.emoji import emoji_pattern
 from tokenmill.tokenizer.text.kernels import spans as span_kernels
 from tokenmill.tokenizer.text.neighbours import digits
-from tokenmill.tokenizer.text.patterns import any_number_of, find_pattern, one_of
+from tokenmill.tokenizer.text.patterns import find_pattern, one_of, times
 from tokenmill.tokenizer.text.row_steps import compile_pattern, find_matches
 
 Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
@@ -74,8 +74,8 @@ def _not_white_space() -> npt.NDArray[np.bool_]:
 
 @functools.cache
 def _number() -> Node:
-    digit_run, point = Repetition(one_of(digits()), 1, None, greedy=True), one_of(tables.table_of(frozenset(".,")))
-    return pattern_syntax.Sequence((digit_run, any_number_of(pattern_syntax.Sequence((point, digit_run)))))
+    digit_run, point = times(one_of(digits()), 1), one_of(tables.table_of(frozenset(".,")))
+    return pattern_syntax.Sequence((digit_run, times(pattern_syntax.Sequence((point, digit_run)), 0)))
 
 
 @functools.cache

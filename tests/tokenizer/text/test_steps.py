@@ -206,8 +206,6 @@ def test_references_of_thousands_of_digits_are_read_as_all_others() -> None:
             assert TextChain.from_config(["html_entities"]).apply(pa.array([text]))[0].to_pylist() == [
                 html.unescape(text)
             ]
-    bare = pa.array(["&" * 1000, "& x", "&;", "&1", "x&", "&x"])
-    assert list(one_step("html_entities").candidates(text_rows(bare.slice(1)))) == [4]
     huge = [f"a&#{'1' * 5000};b", f"a&#{'0' * 5000}65;b", f"a&#x{'0' * 5000}41;b"]
     after, _ = TextChain.from_config(["html_entities"]).apply(pa.array(huge))
     assert after.to_pylist() == ["a\ufffdb", "aAb", "aAb"]
