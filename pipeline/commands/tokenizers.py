@@ -9,7 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from tokenmill.pipeline.commands.arguments import (
     add_overrides,
@@ -37,17 +37,25 @@ def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
     convert = commands.add_parser(
         "convert",
-        help="write a tokenizer in another format",
+        help="write a tokenizer, or the rows of an output folder, in another format",
         description="Reads a tokenizer of any kind and writes it as the name of the new file says: vocab.txt, "
         "vocab.json (merges.txt beside it), *.model, *.tiktoken, else tokenizer.json; or as --to says. A "
-        "format that cannot hold the tokenizer is refused; what else a file leaves out is said before it is written.",
+        "format that cannot hold the tokenizer is refused; what else a file leaves out is said before it is written. "
+        "With --output, TOKENIZER is the output folder of a finished job: its rows are written in the formats of --to "
+        "into a new folder, with the same counts, and the new folder is verified.",
     )
     convert.add_argument(
-        "source", type=tokenizer_path, metavar="TOKENIZER", help="a file, or a folder as transformers saves it"
+        "source", type=file_path, metavar="TOKENIZER", help="a file, or a folder as transformers saves it"
     )
-    convert.add_argument("target", type=file_path, metavar="FILE", help="the file to write")
+    convert.add_argument("target", type=file_path, nargs="?", metavar="FILE", help="the file to write")
     convert.add_argument(
-        "--to", metavar="FORMAT", help="tokenizer.json, vocab.txt, vocab.json, sentencepiece or tiktoken"
+        "--to", metavar="FORMAT",
+        help="tokenizer.json, vocab.txt, vocab.json, sentencepiece or tiktoken; with --output one or more of parquet, "
+        "tfrecord, arrow, mds, megatron and memmap, with commas between",
+    )  # fmt: skip
+    convert.add_argument("--output", type=file_path, metavar="NEW", help="the new folder for the rows of a folder")
+    convert.add_argument(
+        "--card", action="store_true", help="with --output: write README.md, the card of a data set for a hub, too"
     )
     convert.add_argument("--pattern", help="for tiktoken's ranks: the pattern that splits text, or its name")
     convert.add_argument("--as-class", metavar="NAME", help="the class of transformers that reads the files")
@@ -162,17 +170,53 @@ def _sizes(text: str) -> list[int]:
 
 
 def _convert(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.books.parts import vocabulary_in
     from tokenmill.tokenizer import Tokenizer
 
+    if options.output is not None:
+        return _convert_output(options)
     with mistakes():
-        tokenizer = Tokenizer.from_file(options.source, pattern=options.pattern, as_class=options.as_class)
+        if options.target is None or options.card:
+            raise ValueError("give the FILE to write, or --output NEW for the rows of an output folder")
+        source = vocabulary_in(options.source)
+        tokenizer = Tokenizer.from_file(source, pattern=options.pattern, as_class=options.as_class)
         left_out = tokenizer.left_out(options.target, format=options.to)
         for what in left_out:
             say(f"{options.target} does not hold {what}")
         tokenizer.save(options.target, format=options.to)
-    record = {"source": options.source, "target": options.target, "left_out": left_out}
+    record = {"source": source, "target": options.target, "left_out": left_out}
     print_result(options, record | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids}, ())
     return DONE
+
+
+def _convert_output(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.config.output import Format
+    from tokenmill.pipeline.output.ownership import own
+    from tokenmill.pipeline.proving.convert import Conversion, dataset_card
+    from tokenmill.pipeline.proving.verify import verify
+
+    known = get_args(Format)
+    with mistakes():
+        to = [name for name in (options.to or "").split(",") if name]
+        if options.target is not None or not to or not {*to} <= {*known}:
+            raise ValueError(f"with --output give --to, one or more of {', '.join(known)} with commas between")
+        conversion = Conversion(options.source, options.output, to)
+        with own(options.output, "convert") as lease:
+            built = conversion.run(lease)
+        if options.card:
+            storage.write_atomic(
+                storage.join(options.output, "README.md"), dataset_card(built, conversion.schemas[to[0]])
+            )
+        report = verify(options.output)
+    for problem in report.problems:
+        say(problem)
+    if options.json:
+        print_json({"output": options.output, "is_proven": report.is_proven, "totals": built["totals"]})
+    else:
+        verdict = "proven" if report.is_proven else "not proven"
+        print(f"{options.output}: {verdict}; {report.n_rows:,} rows, {report.n_tokens:,} tokens in {', '.join(to)}")
+    return DONE if report.is_proven else FAILED
 
 
 def _check(options: argparse.Namespace) -> int:

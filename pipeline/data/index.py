@@ -11,7 +11,7 @@ import abc
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -70,6 +70,10 @@ class Indexed(Rows):
                 )
         self._is_checked = is_checked
         self.schema = self._schema(columns)
+
+    @abc.abstractmethod
+    def problems(self) -> Iterator[str]:
+        """Yields what is wrong with the index, compared with the sizes of all rows of its sources, which it reads."""
 
     @abc.abstractmethod
     def _schema(self, columns: Sequence[str] | None) -> Any: ...

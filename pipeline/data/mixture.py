@@ -10,7 +10,7 @@ another one, and stages go on where the stage before stopped. So an index has to
 import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -285,6 +285,23 @@ class Mixture(index.Indexed):
         for i in np.unique(sources):
             rows[sources == i] = self._readers[i].rows_at(rows[sources == i])
         return sources, rows
+
+    def problems(self) -> Iterator[str]:
+        """Yields sources that do not give as many rows and tokens as the record says.
+
+        Memory: 4 bytes for each row of all sources.
+        """
+        trained = self.record["trained"]
+        sizes = [np.concatenate([*rows.sizes(trained=trained)]).astype(np.uint32) for rows in self.sources.values()]
+        given = np.zeros((len(sizes), 2), np.int64)
+        for first in range(0, len(self), _AHEAD):
+            sources, numbers = self.places(np.arange(first, min(first + _AHEAD, len(self))))
+            for i in np.unique(sources).tolist():
+                its = numbers[sources == i]
+                given[i] += its.size, sizes[i][its].sum(dtype=np.int64)
+        for (name, recorded), counted in zip(self.record["given"].items(), given.tolist(), strict=True):
+            if [recorded["rows"], recorded["tokens"]] != counted:
+                yield f"{self.name}: {name} gives {counted[1]} tokens in {counted[0]} rows, the record says {recorded}"
 
     def take(self, rows: npt.ArrayLike) -> pa.RecordBatch:
         """Returns samples by number; see `Rows.take`."""

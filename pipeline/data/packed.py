@@ -175,6 +175,27 @@ class Packed(index.Indexed):
         (row,) = self.checked([row]).tolist()
         return self._pieces[self._bounds[row] : self._bounds[row + 1]]
 
+    def problems(self) -> Iterator[str]:
+        """Yields what is wrong: documents that are not in sequences with each token once, sequences that are too long.
+
+        Memory: 24 bytes for each document, and 56 for each part of one in a sequence.
+        """
+        ordered = np.sort(self._pieces, order=["document", "first"])
+        documents, firsts, sizes = (ordered[name].astype(np.int64) for name in ("document", "first", "size"))
+        totals = self._form.totals(np.concatenate([np.zeros(0, np.int64), *self.sources[_SOURCE].sizes()]))
+        if documents.size and not (documents[0] >= 0 and documents[-1] < totals.size):
+            yield f"{self.name}: has document {documents[-1]}, but there are {totals.size}"
+            return
+        n_listed = np.zeros(totals.size, np.int64)
+        np.add.at(n_listed, documents, sizes)
+        gaps = documents[(firsts != before(sizes, documents)) | (sizes < 1)]
+        for document in np.unique(np.concatenate([gaps, np.flatnonzero(n_listed != totals)]))[:10].tolist():
+            n = totals[document]
+            yield f"{self.name}: document {document} is not in sequences with each of its {n} tokens once"
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._pieces["size"], dtype=np.int64)])
+        for row in np.flatnonzero(np.diff(ends[self._bounds]) > self._form.length)[:10].tolist():
+            yield f"{self.name}: sequence {row} has more than {self._form.length} tokens"
+
     def take(self, rows: npt.ArrayLike) -> pa.RecordBatch:
         """Returns sequences by number; see `Rows.take`."""
         numbers = self.checked(rows)

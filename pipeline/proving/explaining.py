@@ -16,6 +16,7 @@ from tokenmill.pipeline.data.packed import Packed
 from tokenmill.pipeline.data.rows import Rows, Selection
 from tokenmill.pipeline.data.samples import Samples
 from tokenmill.pipeline.proving import trace
+from tokenmill.pipeline.proving.report import VerifyReport
 
 
 def locate(rows: Rows, row: int) -> Iterator[dict[str, Any]]:
@@ -83,6 +84,26 @@ def explain(rows: Rows, row: int, token: int | None = None) -> list[dict[str, An
 def is_index(path: str) -> bool:
     """Returns whether a folder is a mixture or a packing."""
     return index.kind_of(path) is not None
+
+
+def verify_index(path: str) -> VerifyReport:
+    """Proves a mixture or a packing: its files, those of all its sources, and that its numbers are those of their rows.
+
+    Raises:
+      OSError: if it cannot be read at all.
+    """
+    report = VerifyReport()
+    try:
+        rows = index.open_rows(path, check="contents")
+        assert isinstance(rows, index.Indexed)
+        report.problems += rows.problems()
+        files = [*rows.record["files"].values()]
+        files += [each for source in index.origins(rows) for each in source.files.to_pylist()]
+        report.n_files, report.n_bytes = len(files), sum(each["n_bytes"] for each in files)
+        report.n_rows, report.n_tokens = len(rows), rows.n_tokens
+    except ValueError as error:
+        report.problems.append(str(error))
+    return report
 
 
 def explain_row(path: str, row: int, token: int | None) -> list[dict[str, Any]]:

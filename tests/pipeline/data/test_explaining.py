@@ -3,6 +3,7 @@
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -117,3 +118,32 @@ def test_trace_takes_an_index(mixture, tmp_path, capsys) -> None:
     ]:
         assert main(["trace", *words]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_an_index_is_verified(mixture, outputs, capsys) -> None:
+    packed = mixture.sources["packed"]
+    for path, rows in ((mixture.name, mixture), (packed.name, packed)):
+        if rows is mixture:  # a source that is a selection has no folder
+            assert main(["verify", path]) == 1
+            assert "its source 'some'" in capsys.readouterr().out
+            assert [*rows.problems()] == []
+            rows.record["given"]["packed"]["tokens"] += 1
+            assert f"gives {rows.record['given']['packed']['tokens'] - 1} tokens in" in next(rows.problems())
+            continue
+        assert main(["verify", path]) == 0
+        assert f"{len(rows):,} rows" in capsys.readouterr().out
+        pieces = rows._pieces.copy()
+        pieces["first"][0] += 1
+        rows._pieces = pieces
+        assert f"document {pieces['document'][0]} is not in sequences with each of its" in next(rows.problems())
+
+
+def test_a_changed_source_of_an_index_is_found(tmp_path, outputs, capsys) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(outputs["code"], copied)
+    packed = tokenmill.data.pack(copied, tmp_path / "packed", length=16, separator="[SEP]")
+    shard = copied / packed.sources["documents"].files["file"][0].as_py()
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    assert main(["verify", packed.name]) == 1
+    assert "changed: its SHA-256 is" in capsys.readouterr().out

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions of a finished output: equal rows, counts that are carried over and proven, refusals before work."""
+
+import json
+
+import pytest
+
+import tokenmill.data
+from tests.plain_job import PlainJob, rows_of
+from tokenmill.pipeline.cli import main
+from tokenmill.pipeline.proving.convert import Conversion
+from tokenmill.pipeline.proving.verify import verify
+
+TEXTS = ["the mill grinds text odd " * (i % 5) for i in range(10)]
+SUFFIXES = {
+    "parquet": ".parquet",
+    "arrow": ".arrow",
+    "tfrecord": ".tfrecord",
+    "mds": ".mds",
+    "megatron": ".bin",
+    "memmap": ".ids.bin",
+}
+ALL = [*SUFFIXES]
+JOBS = {
+    "documents": {},
+    "marked": {"output": {"prepend": "[MASK]", "append": "[UNK]"}, "tokenizer": {"add_special_tokens": True}},
+    "padded": {"tokenizer": {"truncation": {"max_length": 9}, "padding": {"length": 11, "side": "left"}}},
+    "shuffled": {"output": {"shuffle": {"shards": 2}}},
+    "packed": {"output": {"packing": {"length": 8, "separator": "[SEP]", "boundaries": ["cu_seqlens", "positions"]}}},
+    "windows": {"tokenizer": {"truncation": {"max_length": 8, "stride": 3, "overflow": "rows"}}},
+}
+
+
+def job_of(tmp_path, vocab, name, formats, **sections):
+    sections = {**sections, "output": {**sections.get("output", {}), "format": formats}}
+    return PlainJob(tmp_path, TEXTS, vocab, name, **sections).run()
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_rows_of_every_format_are_those_of_a_job_that_writes_it(tmp_path, tiny_vocab_file, kind):
+    formats = [name for name in ALL if (name, kind) != ("tfrecord", "packed")]
+    direct = job_of(tmp_path, tiny_vocab_file, "direct", formats, **JOBS[kind])
+    for source in formats if kind == "documents" else formats[::4]:  # one that keeps most, and one that keeps least
+        from_one = job_of(tmp_path, tiny_vocab_file, f"from-{source}", source, **JOBS[kind])
+        to = [name for name in formats if kind != "windows" or source in ("parquet", "arrow") or name not in ALL[:2]]
+        new = tmp_path / f"to-{source}"
+        built = Conversion(str(from_one.output), str(new), to).run()
+        report = verify(str(new))
+        assert report.problems == []
+        totals = from_one.json("manifest.json")["totals"]
+        assert built["totals"] == {**totals, "shard_bytes": built["totals"]["shard_bytes"]}
+        assert built["converted_from"] == from_one.json("manifest.json")["digest"]
+        for name in to:
+            assert rows_of(new, SUFFIXES[name]) == direct.rows(SUFFIXES[name]), (source, name)
+        for path in direct.output.glob("tokens-*"):
+            if path.name.endswith(tuple(SUFFIXES[name] for name in to)) and path.suffix != ".gz":
+                assert (new / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_command_writes_a_card_and_its_rows_can_be_read(tmp_path, tiny_vocab_file, capsys):
+    job = job_of(tmp_path, tiny_vocab_file, "out", "megatron")
+    new = tmp_path / "new"
+    assert main(["convert", str(job.output), "--to", "parquet,mds", "--output", str(new), "--card"]) == 0
+    assert "proven; 10 rows" in capsys.readouterr().out
+    rows = tokenmill.data.open(new)
+    assert len(rows) == 10
+    assert rows.n_tokens == job.json("manifest.json")["totals"]["n_tokens"]
+    _, front, text = (new / "README.md").read_text().split("---\n", 2)
+    import yaml
+
+    card = yaml.safe_load(front)
+    assert card["license"] is None
+    assert card["size_categories"] == ["n<1K"]
+    assert card["dataset_info"]["splits"][0]["num_examples"] == 10
+    assert [each["name"] for each in card["dataset_info"]["features"]] == rows.schema.names
+    assert f"| tokens | {rows.n_tokens} |" in text
+    assert main(["convert", str(job.output), "--to", "parquet", "--output", str(new)]) == 2
+    assert "holds the complete results of a job that differs in" in capsys.readouterr().err
+
+
+def test_what_cannot_be_converted_is_told_before_work(tmp_path, tiny_vocab_file, capsys):
+    windows = job_of(tmp_path, tiny_vocab_file, "windows", "memmap", **JOBS["windows"])
+    packed = job_of(tmp_path, tiny_vocab_file, "packed", "parquet", **JOBS["packed"])
+    spans = [{"token": "<url>", "find": "url", "keep_source": True}]
+    sources = job_of(tmp_path, tiny_vocab_file, "sources", "parquet", spans=spans)
+    for job, to, message in (
+        (windows, "parquet", "parquet has the column 'n_oov', which its rows in memmap do not keep; run the job again"),
+        (packed, "tfrecord", "TFRecord holds documents only"),
+        (packed, "csv", "with --output give --to, one or more of parquet, tfrecord"),
+    ):
+        assert main(["convert", str(job.output), "--to", to, "--output", str(tmp_path / "new")]) == 2
+        assert message in capsys.readouterr().err
+    Conversion(str(sources.output), str(tmp_path / "new"), ["arrow"])
+    (sources.output / "manifest.json").unlink()
+    with pytest.raises(ValueError, match=r"holds no manifest.json; its job has not finished"):
+        Conversion(str(sources.output), str(tmp_path / "new"), ["arrow"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_shard_that_was_changed_is_not_converted(tmp_path, tiny_vocab_file):
+    job = job_of(tmp_path, tiny_vocab_file, "out", "memmap")
+    shard = next(iter(sorted(job.output.glob("tokens-*.ids.bin"))))
+    shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
+    with pytest.raises(ValueError, match=r"ids.bin: sha256 .*; verify the folder"):
+        Conversion(str(job.output), str(tmp_path / "new"), ["parquet"]).run()
+    assert not (tmp_path / "new/manifest.json").exists()
+    assert json.loads((tmp_path / "new/_ledger/job.json").read_text())["parts"]["converted_from"]
