@@ -13,8 +13,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer import added_token_kernels
 from tokenmill.tokenizer.added_token_kernels import Places, Wanted
 from tokenmill.tokenizer.models.double_array import trie_of
-from tokenmill.tokenizer.models.ids import MAX_ID
-from tokenmill.tokenizer.models.vocabulary import padded_bytes
+from tokenmill.tokenizer.models.vocabulary import MAX_ID, padded_bytes
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.ragged import Int64s, Ragged, gathered
 from tokenmill.tokenizer.unicode import tables as unicode_tables

@@ -22,7 +22,7 @@ from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
 from tests.reference.sentencepiece import decode  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, models  # noqa: E402
-from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts  # noqa: E402
+from tokenmill.tokenizer.formats import sentencepiece  # noqa: E402
 from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
 from tokenmill.tokenizer.models.unigram import PieceType  # noqa: E402
 from tokenmill.tokenizer.ragged import Ragged, text_rows  # noqa: E402
@@ -42,10 +42,10 @@ class Ours:
 
     def __init__(self, data: bytes) -> None:
         self.file = sentencepiece.read(data, "model")
-        self.normalizer = sentencepiece_parts.normalizer_of(self.file)
-        self.unigram = sentencepiece_parts.unigram_of(self.file) if self.file.trainer.model_type == UNIGRAM else None
-        self.bpe = None if self.unigram else sentencepiece_parts.bpe_of(self.file)
-        self.tokenizer = Tokenizer.from_parts(sentencepiece_parts.tokenizer_parts(self.file), cache_bytes=1 << 22)
+        self.normalizer = sentencepiece.normalizer_of(self.file)
+        self.unigram = sentencepiece.unigram_of(self.file) if self.file.trainer.model_type == UNIGRAM else None
+        self.bpe = None if self.unigram else sentencepiece.bpe_of(self.file)
+        self.tokenizer = Tokenizer.from_parts(sentencepiece.tokenizer_parts(self.file), cache_bytes=1 << 22)
 
     def normalize(self, texts: list[str]) -> Ragged:
         return self.normalizer.normalize_rows(text_rows(texts))
@@ -310,7 +310,7 @@ def test_the_differences_are_these() -> None:
     # "ab a ba": sentencepiece makes the "aba" on the left, a list of merges the one that stands first in it.
     pieces = [("ab", -1.0), ("ba", -1.0), ("aba", -2.0), ("a", -9.0), ("b", -9.0)]
     merging = small_model([("<unk>", 0.0, 2), *((p, s, 1) for p, s in pieces)], trainer=TrainerSpec(model_type=BPE))
-    merges = sentencepiece_parts.bpe_of(sentencepiece.read(merging, "model"))
+    merges = sentencepiece.bpe_of(sentencepiece.read(merging, "model"))
     order = list(merges.merges)
     if merges.ranks["a", "ba"] == merges.ranks["ab", "a"] and order.index(("a", "ba")) != order.index(("ab", "a")):
         seen.add("BPE merges as a list")

@@ -18,8 +18,7 @@ from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenmill.tokenizer.formats import sentencepiece  # noqa: E402
-from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile  # noqa: E402
-from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts  # noqa: E402
+from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile, tokenizer_parts  # noqa: E402
 from tokenmill.tokenizer.models.unigram import PieceType  # noqa: E402
 
 pytestmark = pytest.mark.parity

@@ -39,7 +39,7 @@ class SentencePieceProcessor:
         if unknown:
             raise TypeError(f"unknown option {min(unknown)!r}; there are {', '.join(_DEFAULTS)}")
         model = sentencepiece.read(tokenizer.files("m.model")["m.model"], "as_sentencepiece")
-        self._pieces, self._scores, self._types = model.pieces.texts, model.scores, model.types
+        self._pieces, self._scores, self._types = model.pieces.listed, model.scores, model.types
         apart = {int(kind) for kind in (PieceType.BYTE, PieceType.UNKNOWN, PieceType.CONTROL)}
         self._kinds = [kind if kind in apart else 0 for kind in model.types.tolist()]
         self._trainer, self._normalizer = model.trainer, model.normalizer

@@ -5,7 +5,6 @@ These files hold only the model. The other parts are known from its family: GPT-
 """
 
 import dataclasses
-import functools
 import io
 import re
 import zlib
@@ -35,12 +34,7 @@ _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
 
 def read_vocab_json(text: str, source: str) -> Mapping[str, int]:
     """Returns token -> id from the text of a `vocab.json`."""
-    node = parse(text, source)
-    vocab = node.object()
-    if not set(map(type, vocab.values())) <= {int}:
-        token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)
-        raise node.fail(f"id of {token!r} must be an integer, got {token_id!r}")
-    return vocab
+    return parse(text, source).vocabulary()
 
 
 def read_merges(text: str, source: str) -> list[tuple[str, str]]:
@@ -112,24 +106,29 @@ def parts_of(
     """
     if steps == "clip":
         return _clip_parts(vocab, merges)
-    if steps in ("gpt1", "herbert"):
-        bert = {"gpt1": normalizers.BertNormalizer(), "herbert": normalizers.BertNormalizer(True, True, False, False)}
+    if bert := {
+        "gpt1": normalizers.BertNormalizer(),
+        "herbert": normalizers.BertNormalizer(True, True, False, False),
+    }.get(steps):
         return Parts(
             model=BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX),
-            normalizer=bert[steps],
+            normalizer=bert,
             pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
             decoder=decoders.BPEDecoder(CLIP_SUFFIX),
         )
-    words: pre_tokenizers.PreTokenizer = pre_tokenizers.ByteLevel(prefix_space)
-    if steps == "qwen2":
-        split = pre_tokenizers.Split(TIKTOKEN_PATTERNS["qwen"], "isolated", is_regex=True)
-        words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(False, use_regex=False)))
+    is_qwen, words = steps == "qwen2", pre_tokenizers.ByteLevel(prefix_space)
     return Parts(
         model=BPE(vocab, merges, byte_level=True),
-        normalizer=normalizers.NFC() if steps == "qwen2" else None,
-        pre_tokenizer=words,
+        normalizer=normalizers.NFC() if is_qwen else None,
+        pre_tokenizer=split_to_bytes(TIKTOKEN_PATTERNS["qwen"]) if is_qwen else words,
         decoder=decoders.ByteLevel(),
     )
+
+
+def split_to_bytes(pattern: str) -> pre_tokenizers.Sequence:
+    """Returns the pre-tokenizer of byte-level models that HF makes of a pattern of tiktoken's."""
+    split = pre_tokenizers.Split(pattern, "isolated", is_regex=True)
+    return pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)))
 
 
 def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> Parts:
@@ -194,14 +193,7 @@ def read_clip(data: bytes, source: str) -> Parts:
 
 def read_files(vocab: Path, merges: Path) -> tuple[Mapping[str, int], list[tuple[str, str]]]:
     """Reads a `vocab.json` and a `merges.txt`."""
-    return _read_both(files.read_bytes(vocab), vocab, files.read_bytes(merges), merges)
-
-
-def _read_both(
-    data: bytes, vocab: Path, of_merges: bytes, merges: Path
-) -> tuple[Mapping[str, int], list[tuple[str, str]]]:
-    texts = files.decode(data, vocab), files.decode(of_merges, merges)
-    return read_vocab_json(texts[0], str(vocab)), read_merges(texts[1], str(merges))
+    return read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
 
 
 def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
@@ -212,5 +204,4 @@ def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
     """
     with files.named_in_errors(f"{vocab} with {merges.name}"):
         both = files.read_bytes(vocab), files.read_bytes(merges)
-        make = functools.partial(_read_both, both[0], vocab, both[1], merges)
-        return lowered.kept(both, str(vocab), lambda: vocab_and_merges(*make()))
+        return lowered.kept(both, str(vocab), lambda: vocab_and_merges(*read_files(vocab, merges)))

@@ -1,20 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as JSON: a table per role lists the fields of each type; two functions read and write by these tables."""
+"""The parts of a `tokenizer.json`: a table per role lists HF's types; two functions read and write by these tables.
+
+HF's types are our classes, so a field is read by the type that it has there. The tables say what differs.
+"""
 
 import base64
 import binascii
 import dataclasses
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
+import numpy.typing as npt
+
+from tokenmill.tokenizer import decoders, normalizers, post_processors, pre_tokenizers
+from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.formats.json_node import Node
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens
 
-_REQUIRED = object()
+REQUIRED = object()
 _MAX_PARTS = 256
 _MAX_DEPTH = 32
 """The most levels of sequences in sequences; real files have two."""
+_OWN = frozenset({"unicode", "oov_policy", "merge_ranks", "piece_types"})
+"""Fields that are ours, and HF passes over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +38,14 @@ class Field:
     json: str
     attribute: str
     read: Callable[[Node], Any]
-    default: Any = _REQUIRED
     write: Callable[[Any], Any] = lambda value: value
     """Called with the value of `attribute`, or with the component if it has no such attribute."""
-    is_own: bool = False
-    """Whether it is ours, and HF passes over it; then it is written only if it is not the default."""
+    default: Any = REQUIRED
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is ours; then it is written only if it is not the default."""
+        return self.json in _OWN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +80,7 @@ def read_fields(node: Node, spec: Spec, prefix: str = "", **given: Any) -> Any:
     """Reads an object whose type is known; a field `type` is passed over.
 
     Args:
-      node: the object.
-      spec: what it is.
+      node: the object; spec: what it is.
       prefix: goes in front of the message if its values do not go together.
       **given: more arguments of `spec.make`.
 
@@ -75,7 +91,7 @@ def read_fields(node: Node, spec: Spec, prefix: str = "", **given: Any) -> Any:
     node.known("type", *(f.json for f in fields))
     values = {
         field.attribute: field.default
-        if field.default is not _REQUIRED and field.json not in node.object()
+        if field.default is not REQUIRED and field.json not in node.object()
         else field.read(node.child(field.json))
         for field in fields
     }
@@ -83,6 +99,18 @@ def read_fields(node: Node, spec: Spec, prefix: str = "", **given: Any) -> Any:
         return spec.make(**values, **given)
     except ValueError as error:
         raise node.fail(f"{prefix}{error}") from error
+
+
+def read_model(node: Node, *, byte_level: bool) -> Any:
+    """Reads a model, None for null; byte_level: whether the pre-tokenizer is ByteLevel, so that BPE works on bytes."""
+    if node.value is None:
+        return None
+    fields, oldest = node.object(), "WordLevel"  # a file that is too old to name the type of its model
+    for name, guess in (("unk_id", "Unigram"), ("max_input_chars_per_word", "WordPiece"), ("merges", "BPE")):
+        oldest = guess if name in fields else oldest
+    spec = node.child("type", oldest).one_of(MODELS)
+    given: dict[str, Any] = {"byte_level": byte_level} if spec.make is BPE else {}
+    return read_fields(node, spec, **given)
 
 
 def write(component: Any, table: Table) -> dict[str, Any] | None:
@@ -95,7 +123,7 @@ def write(component: Any, table: Table) -> dict[str, Any] | None:
         return None
     name = type(component).__name__
     kind = inspect.unwrap(table[name].make) if name in table else None
-    if kind is None or (isinstance(kind, type) and kind is not type(component)):  # text steps have some of HF's names
+    if kind is not type(component):  # text steps have some of HF's names
         raise ValueError(f"{component!r} cannot be written as tokenizer.json; it has no type for it")
     return {"type": name} | write_fields(component, table[name])
 
@@ -106,84 +134,310 @@ def write_fields(component: Any, spec: Spec) -> dict[str, Any]:
     return {field.json: value for field, value in written if not field.is_own or value != field.default}
 
 
-def _few(node: Node) -> list[Node]:
-    """Returns the parts of a sequence, none of them null; each goes through every text."""
-    if len(items := node.items()) > _MAX_PARTS:
-        raise node.fail(f"a sequence of {len(items)} parts, allowed are {_MAX_PARTS}")
-    for item in items:
-        item.object()
-    return items
+# Values by their types.
 
 
-# Kinds of fields.
+def _of_type(kind: Any) -> tuple[Callable[[Node], Any], Callable[[Any], Any]]:
+    """Returns what reads and what writes the values of a field that is annotated with a type."""
+    if isinstance(kind, UnionType) and NoneType in get_args(kind):
+        read_one, write_one = _of_type(get_args(kind)[0])
+        return (lambda node: None if node.value is None else read_one(node)), write_one
+    if get_origin(kind) is Literal:  # HF writes `merged_with_next` as `MergedWithNext`
+        theirs = {"".join(map(str.title, name.split("_"))): name for name in get_args(kind)}
+        ours = {name: title for title, name in theirs.items()}
+        return (lambda node: node.one_of(theirs)), ours.__getitem__
+    return _READERS[kind], _WRITERS.get(kind, lambda value: value)
 
 
-def flag(json: str, default: Any = _REQUIRED, attribute: str | None = None) -> Field:
-    """True or false."""
-    return Field(json, attribute or json, lambda node: node.flag(), default)
+def _read_base64(node: Node) -> bytes:
+    try:
+        return base64.b64decode(node.text(), validate=True)
+    except binascii.Error as error:
+        raise node.fail(f"not base64: {error}") from error
 
 
-def text(json: str, default: Any = _REQUIRED, is_own: bool = False) -> Field:
-    """A string."""
-    return Field(json, json, lambda node: node.text(), default, is_own=is_own)
+def _read_number(node: Node) -> float:
+    if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+        raise node.fail(f"expected a number, got {json.dumps(node.value)[:80]}")
+    return float(node.value)
 
 
-def integer(json: str, default: Any = _REQUIRED) -> Field:
-    """An integer."""
-    return Field(json, json, lambda node: node.integer(), default)
+def _read_token_and_id(node: Node) -> tuple[str, int]:
+    items = node.items()
+    if len(items) != 2:
+        raise node.fail(f"expected [token, id], got {len(items)} values")
+    return items[0].text(), items[1].integer()
 
 
-def optional(json: str, read: Callable[[Node], Any], **others: Any) -> Field:
-    """A value or null, which is also what a missing one is; `others` are fields of `Field`."""
-    return Field(json, json, lambda node: None if node.value is None else read(node), None, **others)
+def _read_template(node: Node) -> tuple[post_processors.TemplatePiece, ...]:
+    def read_piece(node: Node) -> post_processors.TemplatePiece:
+        name = node.only_one("Sequence", "SpecialToken")
+        inner = node.child(name)
+        return post_processors.TemplatePiece(
+            inner.child("id").text(), inner.child("type_id").integer(), name == "Sequence"
+        )
+
+    return tuple(map(read_piece, node.items()))
 
 
-def names(json: str, default: Any = _REQUIRED, **theirs_to_ours: str) -> Field:
-    """One of several names; `theirs_to_ours` maps HF's to ours."""
-    ours_to_theirs = {ours: theirs for theirs, ours in theirs_to_ours.items()}
-    return Field(json, json, lambda node: node.one_of(theirs_to_ours), default, lambda value: ours_to_theirs[value])
+def _write_template(template: tuple[post_processors.TemplatePiece, ...]) -> list[dict[str, Any]]:
+    return [{"Sequence" if p.is_sequence else "SpecialToken": {"id": p.name, "type_id": p.type_id}} for p in template]
 
 
-def base64_bytes(json: str) -> Field:
-    """Bytes, as base64."""
-
-    def decode(node: Node) -> bytes:
-        try:
-            return base64.b64decode(node.text(), validate=True)
-        except binascii.Error as error:
-            raise node.fail(f"not base64: {error}") from error
-
-    return Field(json, json, decode, write=lambda value: base64.b64encode(value).decode())
+def _read_special_token(node: Node) -> post_processors.SpecialToken:
+    node.known("id", "ids", "tokens")
+    ids = tuple(n.integer() for n in node.child("ids").items())
+    tokens = tuple(n.text() for n in node.child("tokens").items())
+    if len(ids) != len(tokens):
+        raise node.fail(f"has {len(ids)} ids but {len(tokens)} tokens")
+    return post_processors.SpecialToken(ids, tokens)
 
 
-def parts(json: str, table: Callable[[], Table], attribute: str | None = None) -> Field:
-    """A list of components of the same role."""
+def _write_special_tokens(tokens: Mapping[str, post_processors.SpecialToken]) -> dict[str, Any]:
+    return {
+        name: {"id": name, "ids": [*token.ids], "tokens": [*token.tokens]} for name, token in sorted(tokens.items())
+    }
+
+
+_READERS: dict[Any, Callable[[Node], Any]] = {
+    bool: Node.flag,
+    str: Node.text,
+    int: Node.integer,
+    float: _read_number,
+    bytes: _read_base64,
+    tuple[str, ...]: lambda node: tuple(item.text() for item in node.items()),
+    tuple[str, int]: _read_token_and_id,
+    Mapping[str, int]: Node.vocabulary,
+    tuple[post_processors.TemplatePiece, ...]: _read_template,
+    Mapping[str, post_processors.SpecialToken]: lambda node: {
+        name: _read_special_token(node.child(name)) for name in node.object()
+    },
+}
+_WRITERS: dict[Any, Callable[[Any], Any]] = {
+    bytes: lambda value: base64.b64encode(value).decode(),
+    tuple[str, ...]: list,
+    tuple[str, int]: list,
+    Mapping[str, int]: lambda vocab: dict(sorted(vocab.items(), key=lambda item: item[1])),
+    tuple[post_processors.TemplatePiece, ...]: _write_template,
+    Mapping[str, post_processors.SpecialToken]: _write_special_tokens,
+}
+
+
+def _spec(kind: Any, order: str | None = None, make: Any = None, **others: Field) -> Spec:
+    """Returns the spec of a dataclass.
+
+    Args:
+      kind: the class.
+      order: the attributes that the file has, in this order, a "!" behind those that no file leaves out although the
+        class has a default; None for all of the class.
+      make: what makes it, wrapped around the class; None for the class.
+      **others: attributes that are not read by their types.
+    """
+    of_class = {field.name: field for field in dataclasses.fields(kind)}
+    found = []
+    for name in of_class if order is None else order.split():
+        attribute = name.removesuffix("!")
+        if (field := others.get(attribute)) is None:
+            has_default = of_class[attribute].default is not dataclasses.MISSING and attribute == name
+            default = of_class[attribute].default if has_default else REQUIRED
+            field = Field(attribute, attribute, *_of_type(of_class[attribute].type), default)
+        found.append(field)
+    return Spec(make or kind, tuple(found))
+
+
+# Types that differ from their classes.
+
+
+def _with_pattern(kind: Any, order: str) -> Spec:
+    """A type whose `pattern` is a literal or a regular expression, which the class says by `is_regex`."""
+
+    def read_pattern(node: Node) -> tuple[str, bool]:
+        name = node.only_one("String", "Regex")
+        return node.child(name).text(), name == "Regex"
+
+    @functools.wraps(kind)
+    def make(text_and_kind: tuple[str, bool], **rest: Any) -> Any:
+        return kind(pattern=text_and_kind[0], is_regex=text_and_kind[1], **rest)
+
+    field = Field(
+        "pattern", "text_and_kind", read_pattern, lambda part: {"Regex" if part.is_regex else "String": part.pattern}
+    )
+    return _spec(kind, order, make, pattern=field)
+
+
+def _metaspace(kind: Any) -> Spec:
+    """`Metaspace`; older files have `add_prefix_space`, which is now `prepend_scheme`."""
+
+    @functools.wraps(kind)
+    def make(prepend_scheme: str | None, add_prefix_space: bool | None, str_rep: str | None, **rest: Any) -> Any:
+        if prepend_scheme is None:
+            prepend_scheme = "never" if add_prefix_space is False else "always"
+        elif add_prefix_space is False and prepend_scheme != "never":
+            raise ValueError(f"add_prefix_space is false, but prepend_scheme is {prepend_scheme!r}")
+        if str_rep not in (None, rest["replacement"]):
+            raise ValueError(f"str_rep {str_rep!r} is not the replacement {rest['replacement']!r}")
+        return kind(prepend_scheme=prepend_scheme, **rest)
+
+    def read_scheme(node: Node) -> Any:
+        return node.one_of({name: name for name in ("always", "never", "first")})
+
+    scheme = Field("prepend_scheme", "prepend_scheme", read_scheme, default=None)
+    legacy = [
+        Field(name, name, read, default=None)
+        for name, read in (("add_prefix_space", Node.flag), ("str_rep", Node.text))
+    ]
+    spec = _spec(kind, "replacement prepend_scheme split", make, prepend_scheme=scheme)
+    return dataclasses.replace(spec, legacy=tuple(legacy))
+
+
+def _sequence(kind: Any, name: str, table: Callable[[], Table]) -> Spec:
+    """A list of components of the same role, none of them null; each goes through every text."""
+
+    def read_parts(node: Node) -> tuple[Any, ...]:
+        if len(items := node.items()) > _MAX_PARTS:
+            raise node.fail(f"a sequence of {len(items)} parts, allowed are {_MAX_PARTS}")
+        for item in items:
+            item.object()
+        return tuple(read(item, table()) for item in items)
+
+    return Spec(kind, (Field(name, name, read_parts, lambda parts: [write(part, table()) for part in parts]),))
+
+
+def _table(module: Any, plain: str, **others: Spec) -> dict[str, Spec]:
+    """Returns the types of a role: the classes of a module that are as in the file, and others."""
+    return dict(sorted(({name: _spec(getattr(module, name)) for name in plain.split()} | others).items()))
+
+
+NORMALIZERS: dict[str, Spec] = _table(
+    normalizers,
+    "BertNormalizer ByteLevel Lowercase Nmt Precompiled Prepend StripAccents",
+    **{name: Spec(getattr(normalizers, name)) for name in ("NFC", "NFD", "NFKC", "NFKD")},
+    Replace=_with_pattern(normalizers.Replace, "pattern content"),
+    # Not a type of HF, which has no normalizer or sequence of normalizers that does what sentencepiece does.
+    SentencePieceNormalizer=_spec(
+        normalizers.SentencePieceNormalizer,
+        "precompiled_charsmap! add_dummy_prefix remove_extra_whitespaces escape_whitespaces treat_whitespace_as_suffix "
+        "user_defined_symbols",
+    ),
+    Sequence=_sequence(normalizers.Sequence, "normalizers", lambda: NORMALIZERS),
+    Strip=_spec(
+        normalizers.Strip,
+        left=Field("strip_left", "left", Node.flag, default=True),
+        right=Field("strip_right", "right", Node.flag, default=True),
+    ),
+)
+PRE_TOKENIZERS: dict[str, Spec] = _table(
+    pre_tokenizers,
+    "BertPreTokenizer ByteLevel CharDelimiterSplit Digits FixedLength Punctuation UnicodeScripts Whitespace "
+    "WhitespaceSplit",
+    Metaspace=_metaspace(pre_tokenizers.Metaspace),
+    Sequence=_sequence(pre_tokenizers.Sequence, "pretokenizers", lambda: PRE_TOKENIZERS),
+    Split=_with_pattern(pre_tokenizers.Split, "pattern behavior invert unicode"),
+)
+DECODERS: dict[str, Spec] = _table(
+    decoders,
+    "BPEDecoder ByteLevel CTC Fuse",
+    ByteFallback=Spec(decoders.ByteFallback),
+    Metaspace=_metaspace(decoders.Metaspace),
+    Replace=_with_pattern(decoders.Replace, "pattern content"),
+    Sequence=_sequence(decoders.Sequence, "decoders", lambda: DECODERS),
+    Strip=Spec(
+        decoders.Strip,
+        (
+            Field("content", "content", Node.text, default=" "),
+            *(Field(name, name, Node.integer, default=0) for name in ("start", "stop")),
+        ),
+    ),
+    WordPiece=_spec(decoders.WordPiece, "prefix cleanup"),
+)
+POST_PROCESSORS: dict[str, Spec] = _table(
+    post_processors,
+    "BertProcessing ByteLevel TemplateProcessing",
+    RobertaProcessing=_spec(post_processors.RobertaProcessing, "sep cls trim_offsets! add_prefix_space!"),
+    Sequence=_sequence(post_processors.Sequence, "processors", lambda: POST_PROCESSORS),
+)
+ADDED_TOKEN = _spec(AddedToken, special=Field("special", "special", Node.flag, default=False))
+TRUNCATION = _spec(post_processors.Truncation, "direction max_length strategy stride")
+PADDING = _spec(
+    post_processors.Padding,
+    length=Field(
+        "strategy",
+        "length",
+        lambda node: None if node.value == "BatchLongest" else node.child("Fixed").integer(),
+        lambda length: "BatchLongest" if length is None else {"Fixed": length},
+    ),
+)
+
+
+# Models.
+
+
+def _integers(name: str) -> Field:
+    """A list of integers or null."""
+
+    def read_integers(node: Node) -> npt.NDArray[np.int64] | None:
+        if node.value is None:
+            return None
+        for i, value in enumerate(node.as_(list, "a list")):
+            if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+                raise Node(value, f"{node.path}[{i}]").fail(f"expected an integer, got {json.dumps(value)[:80]}")
+        return np.array(node.value, np.int64)
+
     return Field(
-        json,
-        attribute or json,
-        lambda node: tuple(read(item, table()) for item in _few(node)),
-        write=lambda values: [write(value, table()) for value in values],
+        name, name, read_integers, lambda values: None if values is None else np.asarray(values).tolist(), None
     )
 
 
-def pattern() -> Field:
-    """A literal or a regular expression, for the component's `pattern` and `is_regex`; see `with_pattern`."""
-
-    def decode(node: Node) -> tuple[str, bool]:
-        fields = node.object()
-        if list(fields) not in (["String"], ["Regex"]):
-            raise node.fail(f"expected String or Regex, got {', '.join(fields) or 'nothing'}")
-        (kind,) = fields
-        return node.child(kind).text(), kind == "Regex"
-
-    return Field("pattern", "text_and_kind", decode, write=lambda c: {"Regex" if c.is_regex else "String": c.pattern})
+def _read_merges(node: Node) -> Any:
+    """Reads merges: pairs, or, in older files, strings of two tokens with a space between; the model checks them."""
+    values: list[Any] = node.as_(list, "a list")
+    if set(map(type, values)) <= {list}:
+        return values
+    merges = (merge for merge in values if not (isinstance(merge, str) and merge.startswith("#version")))  # as HF does
+    return [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
 
 
-def with_pattern(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the constructor of a component that has a `pattern()` among its fields."""
+def _read_pieces(node: Node) -> ScoredTokens:
+    vocab = []
+    for i, entry in enumerate(node.as_(list, "a list")):
+        if not isinstance(entry, list) or len(entry) != 2 or type(entry[0]) is not str:
+            raise Node(entry, f"{node.path}[{i}]").fail(f"expected [piece, score], got {json.dumps(entry)[:80]}")
+        piece, score = entry
+        if type(score) is not float:
+            score = _read_number(Node(score, f"{node.path}[{i}][1]"))
+        vocab.append((piece, score))
+    return ScoredTokens.of(vocab)
 
-    @functools.wraps(make)
-    def made(text_and_kind: tuple[str, bool], **rest: Any) -> Any:
-        return make(pattern=text_and_kind[0], is_regex=text_and_kind[1], **rest)
 
-    return made
+def _write_pieces(model: Unigram) -> list[list[Any]]:
+    return [[piece, score] for (piece, _), score in zip(model.vocab, model.scores.tolist(), strict=True)]
+
+
+@functools.wraps(Unigram)
+def _make_unigram(pieces: ScoredTokens, piece_types: npt.NDArray[np.int64] | None, **others: Any) -> Unigram:
+    if piece_types is not None:
+        # sentencepiece's scores are in single precision. Earlier versions wrote numbers that HF's reader, which misses
+        # some by a little, takes for them.
+        with np.errstate(over="ignore"):  # numbers that are too large are refused by the model
+            pieces = ScoredTokens(pieces.tokens, pieces.scores.astype(np.float32).astype(np.float64))
+    return Unigram(pieces, piece_types=piece_types, **others)
+
+
+MODELS: dict[str, Spec] = {
+    "WordPiece": _spec(WordPiece, "unk_token continuing_subword_prefix max_input_chars_per_word oov_policy vocab"),
+    "BPE": _spec(
+        BPE,
+        "dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback ignore_merges vocab "
+        "merges merge_ranks",
+        merges=Field("merges", "merges", _read_merges, list),
+        merge_ranks=_integers("merge_ranks"),
+    ),
+    "Unigram": _spec(
+        Unigram,
+        "unk_id vocab byte_fallback piece_types",
+        _make_unigram,
+        vocab=Field("vocab", "pieces", _read_pieces, _write_pieces),
+        piece_types=_integers("piece_types"),
+    ),
+    "WordLevel": _spec(WordLevel, "vocab unk_token"),
+}

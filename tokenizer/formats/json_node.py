@@ -47,6 +47,14 @@ class Node:
             raise self.fail(f"must fit into 64 bits, got {str(value)[:80]}")
         return value
 
+    def vocabulary(self) -> dict[str, int]:
+        """Returns the fields of an object whose values are integers, token -> id."""
+        fields = self.object()
+        if not set(map(type, fields.values())) <= {int}:
+            token, token_id = next(item for item in fields.items() if type(item[1]) is not int)
+            raise self.fail(f"id of {token!r} must be an integer, got {json.dumps(token_id)[:80]}")
+        return fields
+
     def flag(self) -> bool:
         """Returns true or false."""
         return bool(self.as_(bool, "true or false"))
@@ -68,6 +76,13 @@ class Node:
         if name not in allowed:
             raise self.fail(f"{name!r} is not supported; supported: {', '.join(allowed)}")
         return allowed[name]
+
+    def only_one(self, *keys: str) -> str:
+        """Returns the name of the only field, which must be one of `keys`."""
+        fields = list(self.object())
+        if len(fields) != 1 or fields[0] not in keys:
+            raise self.fail(f"expected {' or '.join(keys)}, got {', '.join(fields) or 'nothing'}")
+        return fields[0]
 
     def known(self, *keys: str) -> None:
         """Adds the fields that are not among `keys`, and that HF ignores too, to `ignored`."""

@@ -15,13 +15,12 @@ from tokenmill.tokenizer.formats import (
     files,
     lowered,
     sentencepiece,
-    tekken,
     tiktoken_ranks,
     tokenizer_json,
     vocab_txt,
 )
 from tokenmill.tokenizer.formats.json_node import Node, parse
-from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenmill.tokenizer.formats.sentencepiece import tokenizer_parts
 from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.parts import Parts
 
@@ -139,7 +138,7 @@ def _kept(data: bytes, path: Path, make: Callable[[], Parts], pattern: str | Non
 def _from_json(root: Node, path: Path) -> Parts:
     if what := files.describe_json(root.object()):
         raise TokenizerFileError(f"{path}: this is {what}")
-    return tekken.read(root) if tekken.looks_like(root) else tokenizer_json.read_parsed(root)
+    return tiktoken_ranks.read_tekken(root) if tiktoken_ranks.is_tekken(root) else tokenizer_json.read_parsed(root)
 
 
 def _from_merges(vocab: Path, merges: Path, options: _Options) -> Parts:

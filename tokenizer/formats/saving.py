@@ -18,8 +18,13 @@ from tokenmill.tokenizer.compositions import bert_parts
 from tokenmill.tokenizer.encoder import Encoder
 from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
-from tokenmill.tokenizer.formats.sentencepiece import UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
-from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenmill.tokenizer.formats.sentencepiece import (
+    UNIGRAM,
+    NormalizerSpec,
+    SentencePieceFile,
+    TrainerSpec,
+    tokenizer_parts,
+)
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.models.unigram import PieceType
@@ -54,7 +59,10 @@ def contents(parts: Parts, path: Path, file_format: str | None = None, pretty: b
         )
     if file_format not in _WRITERS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {file_format!r}")
-    return {name or path.name: data for name, data in _WRITERS[file_format](parts, str(path)).items()}
+    try:
+        return {name or path.name: data for name, data in _WRITERS[file_format](parts).items()}
+    except _CannotHoldError as error:
+        raise ValueError(f"{path}: {error.file or file_format} cannot {error}; save as tokenizer.json") from error
 
 
 def left_out(parts: Parts, path: Path, file_format: str | None = None) -> list[str]:
@@ -81,14 +89,18 @@ def save(parts: Parts, path: Path, file_format: str | None, pretty: bool) -> Non
         files.write_bytes(path.with_name(name), data)
 
 
-def _fail(source: str, file_format: str, problem: str) -> ValueError:
-    return ValueError(f"{source}: {file_format} cannot hold {problem}; save as tokenizer.json")
+class _CannotHoldError(Exception):
+    """Says what a format cannot hold; file: which of its files, if there are several."""
+
+    def __init__(self, problem: str, file: str = "", verb: str = "hold") -> None:
+        super().__init__(f"{verb} {problem}")
+        self.file = file
 
 
-def _same_again(source: str, file_format: str, parts: Parts, again: Parts) -> None:
+def _same_again(parts: Parts, again: Parts) -> None:
     """Raises an error if the parts that are read back differ from those that were written."""
     for name, had in _differing(parts, again):
-        raise _fail(source, file_format, f"this {name.replace('_', '-')}: {had}")
+        raise _CannotHoldError(f"this {name.replace('_', '-')}: {had}")
 
 
 def _differing(parts: Parts, again: Parts) -> Iterator[tuple[str, str]]:
@@ -99,38 +111,48 @@ def _differing(parts: Parts, again: Parts) -> Iterator[tuple[str, str]]:
             yield name, json.dumps(ours[name], ensure_ascii=False)[:120]
 
 
-def _vocab_txt(parts: Parts, source: str) -> dict[str, bytes]:
+def _vocab_txt(parts: Parts) -> dict[str, bytes]:
     model = parts.model
     if not isinstance(model, WordPiece):
-        raise _fail(source, "vocab.txt", f"{model!r}, only WordPiece")
-    return {"": vocab_txt.write(model.vocab, source).encode()}
+        raise _CannotHoldError(f"{model!r}, only WordPiece")
+    by_id = sorted(model.vocab.items(), key=lambda item: item[1])
+    for position, (token, token_id) in enumerate(by_id):
+        if token_id != position:
+            raise _CannotHoldError(f"a gap in the ids, but no token has id {position}")
+        if "\n" in token or token.endswith("\r"):
+            raise _CannotHoldError(f"token {token!r} with a line end")
+        if position == 0 and token.startswith("\ufeff"):
+            raise _CannotHoldError(f"token {token!r}", verb="begin with")
+    return {"": "".join(f"{token}\n" for token, _ in by_id).encode()}
 
 
-def _checked_bpe(parts: Parts, source: str, file_format: str) -> BPE:
+def _checked_bpe(parts: Parts) -> BPE:
     if not isinstance(parts.model, BPE):
-        raise _fail(source, file_format, f"{parts.model!r}, only BPE")
+        raise _CannotHoldError(f"{parts.model!r}, only BPE")
     return parts.model
 
 
-def _merges_text(model: BPE, source: str, file_format: str) -> str:
+def _merges_text(model: BPE) -> str:
     for merge in model.merges:
         if any(c in token for token in merge for c in " \r\n") or "" in merge:
-            raise _fail(source, file_format, f"the merge {tuple(merge)!r}, whose tokens are not free of white space")
+            raise _CannotHoldError(
+                f"the merge {tuple(merge)!r}, whose tokens are not free of white space", "merges.txt"
+            )
     return "".join(f"{left} {right}\n" for left, right in model.merges)
 
 
-def _vocab_and_merges(parts: Parts, source: str) -> dict[str, bytes]:
-    model = _checked_bpe(parts, source, "vocab.json")
-    merges = _merges_text(model, source, "merges.txt")
+def _vocab_and_merges(parts: Parts) -> dict[str, bytes]:
+    model = _checked_bpe(parts)
+    merges = _merges_text(model)
     pairs = list(model.merges)
     try:
         again = bpe_files.vocab_and_merges(model.vocab, pairs)
     except ValueError as error:
         # The words were made by steps other than GPT-2's: say which part of the tokenizer does that.
         gpt2 = bpe_files.parts_of("gpt2", model.vocab, pairs)
-        _same_again(source, "vocab.json", parts, dataclasses.replace(gpt2, added_tokens=parts.added_tokens))
-        raise _fail(source, "vocab.json", f"tokens that show another pre-tokenizer ({error})") from error
-    _same_again(source, "vocab.json", parts, again)
+        _same_again(parts, dataclasses.replace(gpt2, added_tokens=parts.added_tokens))
+        raise _CannotHoldError(f"tokens that show another pre-tokenizer ({error})") from error
+    _same_again(parts, again)
     vocab = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
     text = json.dumps(vocab, ensure_ascii=False, separators=(",", ":"))
     return {"merges.txt": (_VERSION_LINE + merges).encode(), "": text.encode()}
@@ -150,60 +172,58 @@ def tiktoken_pattern(parts: Parts) -> str | None:
     return None
 
 
-def _tiktoken(parts: Parts, source: str) -> dict[str, bytes]:
+def _tiktoken(parts: Parts) -> dict[str, bytes]:
     """Writes ranks. As in tiktoken's own files, special tokens are left out."""
-    model = _checked_bpe(parts, source, "tiktoken")
+    model = _checked_bpe(parts)
     if parts.normalizer is not None:
-        raise _fail(source, "tiktoken", f"the normalizer {parts.normalizer!r}")
+        raise _CannotHoldError(f"the normalizer {parts.normalizer!r}")
     if tiktoken_pattern(parts) is None:
-        raise _fail(source, "tiktoken", f"the pre-tokenizer {parts.pre_tokenizer!r}, which is no named pattern")
+        raise _CannotHoldError(f"the pre-tokenizer {parts.pre_tokenizer!r}, which is no named pattern")
     if plain := [t.content for t in parts.added_tokens if not t.special]:
-        raise _fail(source, "tiktoken", f"the added token {plain[0]!r}, which is not special")
+        raise _CannotHoldError(f"the added token {plain[0]!r}, which is not special")
     special = {t.content for t in parts.added_tokens}
     order = sorted((i, t) for t, i in model.vocab.items() if t not in special)
     of_byte = {c: b for b, c in enumerate(BYTE_ALPHABET)}
     if not model.byte_level or any(c not in of_byte for _, token in order for c in token):
-        raise _fail(source, "tiktoken", "a vocabulary that is not byte-level")
+        raise _CannotHoldError("a vocabulary that is not byte-level")
     ranks = {bytes(of_byte[c] for c in token): i for i, token in order}
     try:
         again = BPE.from_ranks(ranks)
     except ValueError as error:
-        raise _fail(source, "tiktoken", f"this vocabulary ({error})") from error
+        raise _CannotHoldError(f"this vocabulary ({error})") from error
     options = (model.dropout, model.prefix, model.suffix, model.unk_token, model.byte_fallback)
     if any(options) or [tuple(m) for m in model.merges] != list(again.merges):
-        raise _fail(source, "tiktoken", f"{model!r}: its merges are not in the order of the ids they make")
+        raise _CannotHoldError(f"{model!r}: its merges are not in the order of the ids they make")
     if again.tables.longest_whole and not model.ignore_merges:
-        raise _fail(source, "tiktoken", f"{model!r}, in which merges never make some token, but tiktoken would use it")
+        raise _CannotHoldError(f"{model!r}, in which merges never make some token, but tiktoken would use it")
     lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()]
     return {"": "".join(lines).encode()}
 
 
-def _sentencepiece(parts: Parts, source: str) -> dict[str, bytes]:
+def _sentencepiece(parts: Parts) -> dict[str, bytes]:
     model, normalizer = parts.model, parts.normalizer
     if not isinstance(normalizer, SentencePieceNormalizer):
-        raise _fail(
-            source,
-            "sentencepiece",
+        raise _CannotHoldError(
             f"the normalizer {normalizer!r}: it has its own, SentencePieceNormalizer; train with normalizer "
             "sentencepiece and pre-tokenizer none",
         )
     if parts.pre_tokenizer is not None:
-        raise _fail(source, "sentencepiece", f"the pre-tokenizer {parts.pre_tokenizer!r}: it has none")
+        raise _CannotHoldError(f"the pre-tokenizer {parts.pre_tokenizer!r}: it has none")
     if isinstance(model, Unigram) and model.piece_types is not None:
         file = _unigram_file(model, normalizer)
     elif isinstance(model, BPE):
-        file = _bpe_file(parts, normalizer, source)
+        file = _bpe_file(parts, normalizer)
     else:
-        raise _fail(source, "sentencepiece", f"{model!r}: it has its own rules")
-    again = tokenizer_parts(file, source)
+        raise _CannotHoldError(f"{model!r}: it has its own rules")
+    again = tokenizer_parts(file, "this tokenizer")
     if isinstance(model, BPE) and model.merge_ranks is None:
         # The model has one way to make each piece, the file has all; `_check_merges` shows that ids are the same.
         again = dataclasses.replace(again, model=model)
-    _same_again(source, "sentencepiece", parts, again)
+    _same_again(parts, again)
     return {"": sentencepiece.write(file)}
 
 
-def _check_merges(model: BPE, source: str) -> None:
+def _check_merges(model: BPE) -> None:
     """Checks that BPE without `merge_ranks` gives the ids of sentencepiece, which merges any two that make a piece.
 
     It does if no piece is made by two merges, and each piece, as a word, becomes itself. For then, wherever a piece's
@@ -215,17 +235,17 @@ def _check_merges(model: BPE, source: str) -> None:
         "ignore_merges": model.ignore_merges, "byte_level": model.byte_level,
     }  # fmt: skip
     if given := [f"{name}={value!r}" for name, value in options.items() if value]:
-        raise _fail(source, "sentencepiece", f"BPE with {given[0]}")
+        raise _CannotHoldError(f"BPE with {given[0]}")
     if not model.fuse_unk and model.unk_token is not None and not model.byte_fallback:
-        raise _fail(source, "sentencepiece", "BPE without fuse_unk: it makes one unknown token of neighbours")
+        raise _CannotHoldError("BPE without fuse_unk: it makes one unknown token of neighbours")
     if model.unk_token is None:
-        raise _fail(source, "sentencepiece", "BPE without an unknown token")
+        raise _CannotHoldError("BPE without an unknown token")
     made = [left + right for left, right in model.merges]
     if twice := [piece for piece, n in Counter(made).items() if n > 1]:
-        raise _fail(source, "sentencepiece", f"the token {twice[0]!r}, which two merges make")
+        raise _CannotHoldError(f"the token {twice[0]!r}, which two merges make")
     for piece, row in zip(made, Encoder(model=model).encode_arrow(made).to_pylist(), strict=True):
         if row != [model.vocab[piece]]:
-            raise _fail(source, "sentencepiece", f"the token {piece!r}, which its own merges do not make of its text")
+            raise _CannotHoldError(f"the token {piece!r}, which its own merges do not make of its text")
 
 
 def _specs(
@@ -246,16 +266,16 @@ def _specs(
 def _unigram_file(model: Unigram, normalizer: SentencePieceNormalizer) -> SentencePieceFile:
     vocab = ScoredTokens.of(model.vocab)
     types = np.array(model.piece_types, np.int64)
-    trainer, normalizer_spec = _specs(normalizer, UNIGRAM, model.byte_fallback, vocab.tokens.texts, types.tolist())
+    trainer, normalizer_spec = _specs(normalizer, UNIGRAM, model.byte_fallback, list(vocab.tokens), types.tolist())
     return SentencePieceFile(vocab.tokens, vocab.scores, types, trainer, normalizer_spec)
 
 
-def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer, source: str) -> SentencePieceFile:
+def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer) -> SentencePieceFile:
     model, vocab = parts.model, parts.get_vocab()
     if sorted(vocab.values()) != list(range(len(vocab))):
-        raise _fail(source, "sentencepiece", "a gap in the ids")
+        raise _CannotHoldError("a gap in the ids")
     if model.merge_ranks is None:
-        _check_merges(model, source)
+        _check_merges(model)
     pieces = sorted(vocab, key=vocab.__getitem__)
     kinds = dict.fromkeys((t.content for t in parts.added_tokens if t.special), PieceType.CONTROL)
     kinds |= dict.fromkeys(normalizer.user_defined_symbols, PieceType.USER_DEFINED)
@@ -268,7 +288,7 @@ def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer, source: str) ->
     merge_ranks = range(len(model.merges)) if model.merge_ranks is None else np.asarray(model.merge_ranks).tolist()
     ranks = {left + right: rank for (left, right), rank in zip(model.merges, merge_ranks, strict=True)}
     if marks := [piece for piece in ranks if kinds.get(piece, PieceType.NORMAL) != PieceType.NORMAL]:
-        raise _fail(source, "sentencepiece", f"the token {marks[0]!r}, which is both special and made by a merge")
+        raise _CannotHoldError(f"the token {marks[0]!r}, which is both special and made by a merge")
     last = max(ranks.values(), default=0)
     scores = [
         0.0 if kind != PieceType.NORMAL else -float(ranks.get(piece, last + 1 + i))
@@ -278,7 +298,7 @@ def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer, source: str) ->
     return SentencePieceFile.of(pieces, scores, types, trainer=trainer, normalizer=normalizer_spec)
 
 
-_WRITERS: dict[str, Callable[[Parts, str], dict[str, bytes]]] = {
+_WRITERS: dict[str, Callable[[Parts], dict[str, bytes]]] = {
     "vocab.txt": _vocab_txt,
     "vocab.json": _vocab_and_merges,
     "sentencepiece": _sentencepiece,

@@ -2,7 +2,8 @@
 """SentencePiece `.model` files: read, checked, written, and turned into the parts of a `tokenizer.json`.
 
 The file is a protocol buffer, which the library `protobuf` reads and writes. Fields that TokenMill does not use, mostly
-how the model was trained, are passed over.
+how the model was trained, are passed over. As a tokenizer a model gives sentencepiece's ids on every text: the
+normalizer is a type of our own; Unigram uses `piece_types`, BPE `merge_ranks`, which HF's models do not have.
 """
 
 import dataclasses
@@ -13,11 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer import decoders, models
+from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import files
-from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds, merges_of_pieces
+from tokenmill.tokenizer.models.bpe_tables import Merges
 from tokenmill.tokenizer.models.unigram import PieceType
-from tokenmill.tokenizer.models.vocabulary import Tokens, padded_bytes
+from tokenmill.tokenizer.models.vocabulary import MAX_ID, ScoredTokens, Tokens, Vocabulary, padded_bytes
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.ragged import read_only
 
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 """Values of `TrainerSpec.model_type`."""
@@ -92,29 +99,25 @@ class SentencePieceFile:
             raise ValueError(f"a model has 1..{MAX_ID + 1} pieces, got {n}")
         if not len(self.scores) == len(self.types) == n:
             raise ValueError(f"{n} pieces need as many scores and types, got {len(self.scores)} and {len(self.types)}")
-        finite = np.isfinite(self.scores)
-        if not finite.all():
-            i = int(np.argmin(finite))
-            raise ValueError(f"score of piece {i}, {self.pieces[i]!r}, must be finite, got {float(self.scores[i])!r}")
+        self._check_all(np.isfinite(self.scores), self.scores, "score", "finite")
         known = (self.types >= min(PieceType)) & (self.types <= max(PieceType))
-        if not known.all():
-            i = int(np.argmin(known))
-            raise ValueError(f"type of piece {i}, {self.pieces[i]!r}, must be one of 1..6, got {int(self.types[i])!r}")
+        self._check_all(known, self.types, "type", "one of 1..6")
         if not self.pieces.lengths.all():
             raise ValueError(f"piece {int(np.argmin(self.pieces.lengths))} is empty")
         if self.trainer.model_type not in _MODEL_TYPES:
             raise ValueError(f"model_type must be one of 1..4, got {self.trainer.model_type!r}")
-        if self.pieces.numbered is None:
-            self._check_distinct()
-        self._check_unknown_and_bytes()
-
-    def _check_distinct(self) -> None:
         seen: set[tuple[bool, str]] = set()
-        for i, piece in enumerate(self.pieces):
+        for i, piece in enumerate(self.pieces if self.pieces.numbered is None else ()):
             key = (self.types[i] in _TEXT_TYPES, piece)
             if key in seen:
                 raise ValueError(f"piece {i}, {piece!r}, stands in the model twice")
             seen.add(key)
+        self._check_unknown_and_bytes()
+
+    def _check_all(self, are_right: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, wanted: str) -> None:
+        if not are_right.all():
+            i = int(np.argmin(are_right))
+            raise ValueError(f"{what} of piece {i}, {self.pieces[i]!r}, must be {wanted}, got {values[i].item()!r}")
 
     def _check_unknown_and_bytes(self) -> None:
         n_unknown = self.ids_of_type(PieceType.UNKNOWN).size
@@ -180,11 +183,7 @@ def _model_classes() -> tuple[Any, Any]:
     return message_factory.GetMessageClass(model_class), message_factory.GetMessageClass(outline_class)
 
 
-_SPECS: dict[int, tuple[str, type]] = {
-    2: ("trainer", TrainerSpec),
-    3: ("normalizer", NormalizerSpec),
-    5: ("denormalizer", NormalizerSpec),
-}
+_SPECS = {2: ("trainer", TrainerSpec), 3: ("normalizer", NormalizerSpec), 5: ("denormalizer", NormalizerSpec)}
 
 
 def looks_like_model(data: bytes) -> bool:
@@ -265,3 +264,133 @@ def write(model: SentencePieceFile) -> bytes:
             if (value := getattr(spec, field.name)) != field.default:
                 setattr(getattr(message, name), field.name, value.encode() if isinstance(value, str) else value)
     return bytes(message.SerializeToString(deterministic=True))
+
+
+# As a tokenizer.
+
+
+def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:
+    """Returns the parts of a tokenizer.
+
+    There is no pre-tokenizer: a normalized row is one word. The normalizer leaves user-defined pieces alone. Unigram
+    then knows them by `piece_types`; for BPE they are added tokens, cut out of the normalized text before it merges.
+
+    Raises:
+      TokenizerFileError: if the model has a type or content that the parts cannot represent, or its normalizer is
+        broken; the message says what.
+    """
+    if model.trainer.model_type == WORD:
+        raise TokenizerFileError(f"{source}: {model!r}: models of words are not supported")
+    with files.named_in_errors(source):
+        return Parts(
+            model=unigram_of(model) if model.trainer.model_type == UNIGRAM else bpe_of(model, source),
+            normalizer=normalizer_of(model),
+            decoder=_decoder(model, source),
+            added_tokens=_added_tokens(model),
+        )
+
+
+def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:
+    """Returns the normalizer of a model."""
+    spec = model.normalizer
+    return SentencePieceNormalizer(
+        precompiled_charsmap=spec.precompiled_charsmap,
+        add_dummy_prefix=spec.add_dummy_prefix,
+        remove_extra_whitespaces=spec.remove_extra_whitespaces,
+        escape_whitespaces=spec.escape_whitespaces,
+        treat_whitespace_as_suffix=model.trainer.treat_whitespace_as_suffix,
+        user_defined_symbols=tuple(piece for _, piece in model.of_type(PieceType.USER_DEFINED)),
+    )
+
+
+def unigram_of(model: SentencePieceFile) -> models.Unigram:
+    """Returns the model of a Unigram file, under sentencepiece's rules.
+
+    Raises:
+      TokenizerFileError: if the file holds another type of model.
+    """
+    if model.trainer.model_type != UNIGRAM:
+        raise TokenizerFileError(f"expected a Unigram model (model_type 1), got {model!r}")
+    vocab = ScoredTokens(model.pieces, model.scores)
+    return models.Unigram(vocab, model.unk_id, model.trainer.byte_fallback, model.types)
+
+
+def bpe_of(model: SentencePieceFile, source: str = "model") -> models.BPE:
+    """Returns the model of a BPE file, or of a character model, which is BPE without merges.
+
+    The merges are all ways to make a piece of two others, by the score of the piece, best first: sentencepiece merges
+    any two neighbours that make a piece, best score first, leftmost first among equals. If two ways to make one piece
+    compete (`ab a ba` may become `aba ba` or `ab aba`), sentencepiece takes the leftmost, but a list of merges the
+    first in the list; `merge_ranks` give such merges one rank, so that position decides. User-defined pieces take no
+    part: they are cut out before merging begins, so that nothing can merge into one.
+
+    Raises:
+      TokenizerFileError: if there are unused pieces, or two with the same text; if a piece has characters that are no
+        pieces, which sentencepiece merges too, but a list of merges cannot; or if there are more ways to make pieces,
+        or longer pieces, than training can leave.
+    """
+    if unused := model.of_type(PieceType.UNUSED):
+        raise TokenizerFileError(f"{source}: unused pieces of a BPE model are not supported: {unused[0][1]!r}")
+    vocab = model.pieces.numbered
+    if vocab is None:
+        raise TokenizerFileError(f"{source}: a BPE model cannot have two pieces of the same text")
+    others = model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)
+    if short := [piece for _, piece in others if len(piece) == 1]:
+        raise TokenizerFileError(f"{source}: a BPE model cannot have the character {short[0]!r} as a piece of no text")
+    merges, ranks = Merges(*np.zeros((3, 0), np.int32)), np.zeros(0, np.int64)
+    if model.trainer.model_type == BPE:
+        merges, ranks = _merges(model, vocab, source)
+    return models.BPE(
+        vocab,
+        MergesOfIds(merges, vocab),
+        unk_token=model.pieces[model.unk_id],
+        fuse_unk=True,
+        byte_fallback=model.trainer.byte_fallback,
+        merge_ranks=read_only(ranks),
+    )
+
+
+def _merges(model: SentencePieceFile, vocab: Vocabulary, source: str) -> tuple[Merges, npt.NDArray[np.int64]]:
+    """Returns the merges, and for each the rank of its product's score, int64[n_merges]: equal scores, equal ranks."""
+    is_normal = model.types == PieceType.NORMAL
+    is_used = np.zeros(0x110000, np.bool_)
+    is_used[model.pieces.characters.take(is_normal).points] = True
+    characters = list(map(chr, np.flatnonzero(is_used).tolist()))
+    found = vocab.find(characters)
+    is_missing = (found < 0) | ~is_normal[found]
+    if is_missing.any():
+        missing = {characters[i] for i in np.flatnonzero(is_missing).tolist()}
+        i, piece = next((i, piece) for i, piece in model.of_type(PieceType.NORMAL) if not missing.isdisjoint(piece))
+        character = next(c for c in piece if c in missing)
+        raise TokenizerFileError(
+            f"{source}: piece {i}, {piece!r}, is made of {character!r}, which is no piece; merges cannot express that"
+        )
+    scores = model.scores
+    try:
+        merges = merges_of_pieces(vocab, is_normal, scores)
+    except ValueError as error:
+        raise TokenizerFileError(f"{source}: {error}") from error
+    of_merge = scores[merges.products]
+    return merges, np.cumsum(np.diff(of_merge, prepend=of_merge[:1]) != 0)
+
+
+def _added_tokens(model: SentencePieceFile) -> list[AddedToken]:
+    """Returns the pieces that do not match text; and for BPE the user-defined ones, which nothing merges with.
+
+    Unigram has these among its pieces: were they added tokens, HF would put a "▁" in front of the text after each.
+    """
+    tokens = [AddedToken(i, piece) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
+    if model.trainer.model_type != UNIGRAM:
+        pieces = model.of_type(PieceType.USER_DEFINED)
+        tokens += [AddedToken(i, piece, normalized=True, special=False) for i, piece in pieces]
+    return sorted(tokens, key=lambda token: token.id)
+
+
+def _decoder(model: SentencePieceFile, source: str) -> Any:
+    if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
+        raise TokenizerFileError(f"{source}: a denormalizer has no counterpart among decoders")
+    return decoders.of_sentencepiece(
+        has_bytes=model.trainer.byte_fallback,
+        adds_prefix=model.normalizer.add_dummy_prefix,
+        removes_spaces=model.normalizer.remove_extra_whitespaces,
+    )

@@ -14,9 +14,8 @@ from typing import Any
 
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import components, files, json_roles, lowered
+from tokenmill.tokenizer.formats import components, files, lowered
 from tokenmill.tokenizer.formats.components import Spec
-from tokenmill.tokenizer.formats.json_models import MODELS, read_model
 from tokenmill.tokenizer.formats.json_node import Node, parse
 from tokenmill.tokenizer.models import Unigram
 from tokenmill.tokenizer.parts import Parts, vocab_of
@@ -58,22 +57,22 @@ def read_parsed(root: Node) -> Parts:
         "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
         "model",
     )  # fmt: skip
-    pre_tokenizer = components.read(root.child("pre_tokenizer", None), json_roles.PRE_TOKENIZERS)
+    pre_tokenizer = components.read(root.child("pre_tokenizer", None), components.PRE_TOKENIZERS)
     with files.named_in_errors(source):
-        model = read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer))
+        model = components.read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer))
         added = [
-            components.read_fields(node, json_roles.ADDED_TOKEN) for node in root.child("added_tokens", []).items()
+            components.read_fields(node, components.ADDED_TOKEN) for node in root.child("added_tokens", []).items()
         ]
         return Parts(
             model=model,
-            normalizer=components.read(root.child("normalizer", None), json_roles.NORMALIZERS),
+            normalizer=components.read(root.child("normalizer", None), components.NORMALIZERS),
             pre_tokenizer=pre_tokenizer,
-            post_processor=components.read(root.child("post_processor", None), json_roles.POST_PROCESSORS),
-            decoder=components.read(root.child("decoder", None), json_roles.DECODERS),
+            post_processor=components.read(root.child("post_processor", None), components.POST_PROCESSORS),
+            decoder=components.read(root.child("decoder", None), components.DECODERS),
             added_tokens=added,
             assumptions=_other_ids_in_hf(model, added),
-            truncation=_optional(root.child("truncation", None), json_roles.TRUNCATION),
-            padding=_optional(root.child("padding", None), json_roles.PADDING),
+            truncation=_optional(root.child("truncation", None), components.TRUNCATION),
+            padding=_optional(root.child("padding", None), components.PADDING),
             # Must come last, when everything has been read.
             ignored_fields=tuple(root.ignored),
         )
@@ -100,24 +99,24 @@ def _optional(node: Node, spec: Spec) -> Any:
 
 def write(parts: Parts, pretty: bool) -> str:
     """Returns the text of a `tokenizer.json`; it is always the same for the same tokenizer."""
-    model = components.write(parts.model, MODELS)
+    model = components.write(parts.model, components.MODELS)
     fields = {
         "version": VERSION,
         **{
             name: None if part is None else components.write_fields(part, spec)
             for name, part, spec in (
-                ("truncation", parts.truncation, json_roles.TRUNCATION),
-                ("padding", parts.padding, json_roles.PADDING),
+                ("truncation", parts.truncation, components.TRUNCATION),
+                ("padding", parts.padding, components.PADDING),
             )
         },
         "added_tokens": [
-            components.write_fields(token, json_roles.ADDED_TOKEN)
+            components.write_fields(token, components.ADDED_TOKEN)
             for token in sorted(parts.added_tokens, key=lambda token: token.id)
         ],
-        "normalizer": components.write(parts.normalizer, json_roles.NORMALIZERS),
-        "pre_tokenizer": components.write(parts.pre_tokenizer, json_roles.PRE_TOKENIZERS),
-        "post_processor": components.write(parts.post_processor, json_roles.POST_PROCESSORS),
-        "decoder": components.write(parts.decoder, json_roles.DECODERS),
+        "normalizer": components.write(parts.normalizer, components.NORMALIZERS),
+        "pre_tokenizer": components.write(parts.pre_tokenizer, components.PRE_TOKENIZERS),
+        "post_processor": components.write(parts.post_processor, components.POST_PROCESSORS),
+        "decoder": components.write(parts.decoder, components.DECODERS),
         "model": model,
     }
     splits = isinstance(parts.model, Unigram) and parts.model.splits_at_spaces

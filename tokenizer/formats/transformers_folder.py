@@ -13,8 +13,7 @@ from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
-from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile
-from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile, tokenizer_parts
 from tokenmill.tokenizer.formats.transformers_classes import (
     CLASSES,
     FILES,

@@ -2,7 +2,7 @@
 """`vocab.txt`, BERT's format: one token per line, whose id is the number of the line."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -49,23 +49,3 @@ def assume_case(vocab: Iterable[str], source: str) -> tuple[bool, tuple[str, ...
     entries = "entry has" if len(cased) == 1 else "entries have"
     said = f"{source}: {len(cased):,} {entries} capitals, such as {cased[0][:40]!r}, so text is not lower-cased; "
     return False, (f"{said}to lower-case it, pass lowercase=True (tokenizer.lowercase in a config)",)
-
-
-def write(vocab: Mapping[str, int], source: str) -> str:
-    """Returns the text of a `vocab.txt`.
-
-    Raises:
-      ValueError: if ids have gaps or a token contains a line end, which the format cannot represent.
-    """
-    by_id = sorted(vocab.items(), key=lambda item: item[1])
-    for position, (token, token_id) in enumerate(by_id):
-        if token_id != position:
-            raise ValueError(
-                f"{source}: vocab.txt cannot hold a gap in the ids, but no token has id {position}; "
-                "save as tokenizer.json"
-            )
-        if "\n" in token or token.endswith("\r"):
-            raise ValueError(f"{source}: vocab.txt cannot hold token {token!r} with a line end; save as tokenizer.json")
-        if position == 0 and token.startswith("\ufeff"):
-            raise ValueError(f"{source}: vocab.txt cannot begin with token {token!r}; save as tokenizer.json")
-    return "".join(f"{token}\n" for token, _ in by_id)

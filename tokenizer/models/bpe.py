@@ -15,8 +15,7 @@ from tokenmill.tokenizer.models.bpe_lowering import lower
 from tokenmill.tokenizer.models.bpe_merges import MergesOfIds, merges_of_ranks
 from tokenmill.tokenizer.models.bpe_tables import BPETables, new_bpe_scratch
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
-from tokenmill.tokenizer.models.ids import check_all_ids
-from tokenmill.tokenizer.models.vocabulary import Vocabulary, padded_bytes
+from tokenmill.tokenizer.models.vocabulary import Vocabulary, check_all_ids, padded_bytes
 
 __all__ = ["BPE", "BYTE_ALPHABET", "BPETables", "new_bpe_scratch"]
 

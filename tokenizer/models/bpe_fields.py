@@ -16,8 +16,7 @@ from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
 from tokenmill.tokenizer.models.bpe_tables import Merges
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.models.ids import check_ids
-from tokenmill.tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.models.vocabulary import Vocabulary, check_ids
 
 _MAX_MERGES = int(NO_RANK)
 

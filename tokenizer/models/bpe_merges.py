@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`MergesOfIds`: the merges of a model, stored as ids; those that vocabularies of tiktoken and sentencepiece imply."""
 
-import functools
 import reprlib
-from collections.abc import Mapping, Sequence
-from typing import overload
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +17,7 @@ from tokenmill.tokenizer.models.bpe_tables import (
     pair_bits,
 )
 from tokenmill.tokenizer.models.kernels.bpe_merges import find_merges, recover_merges
-from tokenmill.tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.models.vocabulary import Lazy, Vocabulary
 
 _MAX_MERGES = 1 << 21
 """The most merges; the largest known vocabulary, of 256,000 pieces, has half a million."""
@@ -27,8 +25,8 @@ _MAX_READ = 1 << 32
 """The most bytes to look at for finding them, a few seconds; a real vocabulary takes a thousandth of that."""
 
 
-class MergesOfIds(Sequence[tuple[str, str]]):
-    """Merges as ids, of which pairs of strings are made if they are used as such.
+class MergesOfIds(Lazy[tuple[str, str]]):
+    """Merges as ids.
 
     A hundred thousand pairs would take ten megabytes, which the garbage collector would go through again and again.
     """
@@ -40,30 +38,13 @@ class MergesOfIds(Sequence[tuple[str, str]]):
         """Whether the stored ids are those of a vocabulary, and the products those with this continuing prefix."""
         return self._vocab is vocab and self._prefix == prefix
 
-    def __getstate__(self) -> dict[str, object]:
-        """What is pickled: no pairs."""
-        return {"ids": self.ids, "_vocab": self._vocab, "_prefix": self._prefix}
-
-    @functools.cached_property
-    def _pairs(self) -> list[tuple[str, str]]:
+    def _make(self) -> list[tuple[str, str]]:
         token_of = dict(zip(self._vocab.ids.tolist(), self._vocab.tokens, strict=True))
         columns = (map(token_of.__getitem__, ids.tolist()) for ids in (self.ids.lefts, self.ids.rights))
         return list(zip(*columns, strict=True))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._pairs == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __len__(self) -> int:
         return self.ids.lefts.size
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[str, str]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[str, str]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
-        return self._pairs[index]
 
 
 def merges_of_ranks(

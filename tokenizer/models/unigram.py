@@ -16,8 +16,7 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import unigram as kernels
 from tokenmill.tokenizer.models.double_array import DoubleArray, double_array
-from tokenmill.tokenizer.models.ids import MAX_ID
-from tokenmill.tokenizer.models.vocabulary import NotDistinctError, ScoredTokens, Tokens, Vocabulary
+from tokenmill.tokenizer.models.vocabulary import MAX_ID, NotDistinctError, ScoredTokens, Tokens, Vocabulary
 from tokenmill.tokenizer.ragged import read_only
 
 UNKNOWN_PENALTY = 10.0
@@ -197,7 +196,7 @@ class Unigram:
         """
         if self._pieces.numbered is not None:
             return self._pieces.numbered
-        pieces = self._pieces.texts
+        pieces = self._pieces.listed
         if self.piece_types is None:
             return Vocabulary.of(dict(zip(pieces, range(len(pieces)), strict=True)))
         return Vocabulary.of(dict(zip(reversed(pieces), range(len(pieces) - 1, -1, -1), strict=True)))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vocabularies as columns: a quarter of a million tokens that become Python objects only when they are accessed."""
 
+import abc
 import functools
 import itertools
 import operator
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import NamedTuple, overload
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from tokenmill.tokenizer.kernels.whole_words import COLLIDING, build_words
 from tokenmill.tokenizer.models.kernels.vocabulary import decode_texts, find_texts, take_texts
 from tokenmill.tokenizer.ragged import read_only
 
+MAX_ID = (1 << 24) - 1
+"""The largest id: tables are as long as it, and a file should not be able to make them arbitrarily long."""
 WORD_PADDING = 16
 """Bytes that kernels may read beyond the start of a word."""
 
@@ -48,8 +51,49 @@ class Characters(NamedTuple):
         return not is_first[found].all()
 
 
-class Tokens(Sequence[str]):
-    """A column of tokens; each becomes a str when it is accessed, and all together only if necessary."""
+T = TypeVar("T")
+
+
+class Lazy(Sequence[T]):
+    """A sequence in arrays, whose Python objects are made, all together, when one is used as such; not pickled."""
+
+    @functools.cached_property
+    def listed(self) -> list[T]:
+        """All of them."""
+        return self._make()
+
+    @abc.abstractmethod
+    def _make(self) -> list[T]:
+        """Returns all of them."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name not in _MADE_AGAIN}
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self.listed[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.listed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.listed == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)})"
+
+
+_MADE_AGAIN = frozenset({"listed", "characters", "numbered"})
+"""What columns do not take along into another process."""
+
+
+class Tokens(Lazy[str]):
+    """A column of tokens."""
 
     def __init__(self, values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
         """Takes UTF-8, which is not checked.
@@ -96,21 +140,20 @@ class Tokens(Sequence[str]):
         try:
             self._column().validate(full=True)
         except pa.ArrowInvalid:
-            return next(i for i, token in enumerate(self._tokens()) if not _is_utf8(token))
+            for i, token in enumerate(self._tokens()):
+                try:
+                    token.decode()
+                except UnicodeDecodeError:
+                    return i
         return -1
 
     def _tokens(self) -> list[bytes]:
         data = self.values.tobytes()
         return [data[start:stop] for start, stop in itertools.pairwise(self.offsets.tolist())]
 
-    def __getstate__(self) -> dict[str, object]:
-        """What is pickled: the columns alone."""
-        return {"values": self.values, "offsets": self.offsets}
-
-    @functools.cached_property
-    def texts(self) -> list[str]:
-        """All of them."""
-        return self._column().to_pylist()
+    def _make(self) -> list[str]:
+        texts: list[str] = self._column().to_pylist()
+        return texts
 
     @functools.cached_property
     def characters(self) -> Characters:
@@ -156,29 +199,8 @@ class Tokens(Sequence[str]):
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        return self.texts[index]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.texts)
-
-    def __contains__(self, text: object) -> bool:
-        return text in self.texts
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.texts == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)})"
-
-
-class ScoredTokens(Sequence[tuple[str, float]]):
+class ScoredTokens(Lazy[tuple[str, float]]):
     """A column of tokens, each with a score, float64[n]."""
 
     def __init__(self, tokens: Tokens, scores: npt.NDArray[np.float64]) -> None:
@@ -199,20 +221,8 @@ class ScoredTokens(Sequence[tuple[str, float]]):
     def __len__(self) -> int:
         return len(self.tokens)
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[str, float]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[str, float]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[str, float] | list[tuple[str, float]]:
-        return list(self)[index] if isinstance(index, slice) else (self.tokens[index], float(self.scores[index]))
-
-    def __iter__(self) -> Iterator[tuple[str, float]]:
-        return zip(self.tokens, self.scores.tolist(), strict=True)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
+    def _make(self) -> list[tuple[str, float]]:
+        return list(zip(self.tokens, self.scores.tolist(), strict=True))
 
 
 class NotDistinctError(ValueError):
@@ -288,7 +298,7 @@ class Vocabulary(Mapping[str, int]):
 
     @functools.cached_property
     def _dict(self) -> dict[str, int]:
-        return dict(zip(self.tokens.texts, self.ids.tolist(), strict=True))
+        return dict(zip(self.tokens, self.ids.tolist(), strict=True))
 
     def find_one(self, text: str) -> int:
         """Returns the id of a text, -1 if it is no token, without making the dict."""
@@ -325,6 +335,37 @@ class Vocabulary(Mapping[str, int]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} tokens)"
+
+
+def check_ids(vocab: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    """Returns the ids of a vocabulary, in its order.
+
+    Raises:
+      ValueError: if an id is no integer in 0..2^24-1, or belongs to two tokens.
+    """
+    if isinstance(vocab, Vocabulary):
+        return check_all_ids(vocab.ids, vocab.tokens)
+    return check_all_ids(list(vocab.values()), vocab)
+
+
+def check_all_ids(token_ids: Sequence[int] | npt.NDArray[np.integer], tokens: Iterable[str]) -> npt.NDArray[np.int64]:
+    """Does `check_ids` for a sequence of ids; `tokens`, in the same order, are for messages."""
+    try:
+        ids = np.array(token_ids if len(token_ids) else np.zeros(0, np.int64))
+    except OverflowError:  # beyond 64 bits
+        ids = np.array(["?"])
+    if ids.dtype.kind != "i" or ids.min(initial=0) < 0 or ids.max(initial=0) > MAX_ID:
+        given = token_ids.tolist() if isinstance(token_ids, np.ndarray) else token_ids
+        for token, token_id in zip(tokens, given, strict=True):
+            if not isinstance(token_id, int) or not 0 <= token_id <= MAX_ID:
+                raise ValueError(f"id of token {token!r} must be in 0..{MAX_ID}, got {token_id!r}")
+    ids = ids.astype(np.int64)
+    if int(np.bincount(ids).max(initial=0)) > 1:
+        owners: dict[int, str] = {}
+        for token, token_id in zip(tokens, ids.tolist(), strict=True):
+            if owners.setdefault(token_id, token) != token:
+                raise ValueError(f"id {token_id} belongs to two tokens, {owners[token_id]!r} and {token!r}")
+    return ids
 
 
 def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -366,11 +407,3 @@ def word_table(
 
 def _is_broken(text: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in text)
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

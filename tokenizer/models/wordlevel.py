@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.models.ids import check_ids
-from tokenmill.tokenizer.models.vocabulary import Vocabulary, word_table
+from tokenmill.tokenizer.models.vocabulary import Vocabulary, check_ids, word_table
 
 
 class WordLevelTables(NamedTuple):

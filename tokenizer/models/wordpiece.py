@@ -12,8 +12,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.kernels import wordpiece as kernels
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK
 from tokenmill.tokenizer.models.double_array import trie_of
-from tokenmill.tokenizer.models.ids import check_ids
-from tokenmill.tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.models.vocabulary import Vocabulary, check_ids
 from tokenmill.tokenizer.ragged import read_only
 
 OOV_POLICIES = {

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.tokenizer.errors import check_strings
-from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import MAX_ID
 
 MAX_INT = (1 << 63) - 1
 """The largest integer of kernels."""

@@ -18,7 +18,7 @@ from tokenmill.pipeline.config.sections import MAX_INT, ConfigError
 from tokenmill.pipeline.config.tokenizer import MAX_VOCAB_SIZE, OPTIONS, PaddingConfig, TokenizerConfig, TrainConfig
 from tokenmill.pipeline.training.tokenizers import train_tokenizer
 from tokenmill.tokenizer import trainers
-from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import MAX_ID
 from tokenmill.tokenizer.post_processors import MAX_PADDED
 from tokenmill.tokenizer.text import STEPS
 from tokenmill.tokenizer.trainers.unigram import MAX_PIECE_LENGTH

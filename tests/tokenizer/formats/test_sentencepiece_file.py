@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.reference.tracing import traced
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts
+from tokenmill.tokenizer.formats import sentencepiece
 from tokenmill.tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec
 from tokenmill.tokenizer.models.bpe_merges import merges_of_pieces
 from tokenmill.tokenizer.models.unigram import PieceType
@@ -117,7 +117,7 @@ def test_one_changed_byte_never_does_worse_than_an_error(at: int, byte: int) -> 
     data[at % len(data)] = byte
     try:
         model = sentencepiece.read(bytes(data), "x.model")
-        sentencepiece_parts.normalizer_of(model).normalize_str("Axyxay \u3000 xy")
+        sentencepiece.normalizer_of(model).normalize_str("Axyxay \u3000 xy")
     except ValueError:
         pass
 
@@ -255,4 +255,4 @@ def test_what_parts_cannot_represent_is_refused(extra: list, fields: dict, messa
     pieces = [p for p in PIECES if p[2] != 5] if message.startswith("piece") else PIECES
     message = message.replace("11", "10")
     with pytest.raises(TokenizerFileError, match=message):
-        sentencepiece_parts.tokenizer_parts(make(pieces + extra, trainer=TrainerSpec(**fields)))
+        sentencepiece.tokenizer_parts(make(pieces + extra, trainer=TrainerSpec(**fields)))

@@ -18,7 +18,7 @@ from tokenmill.tokenizer.kernels.bpe_merging import dropout_key as key_in_kernel
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenmill.tokenizer.models.bpe_reference import dropout_key
 from tokenmill.tokenizer.models.bpe_tables import new_bpe_scratch, pair_table
-from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import MAX_ID
 from tokenmill.tokenizer.ragged import read_only
 
 LETTERS = "abcé玫𝖟"

@@ -29,7 +29,7 @@ alike = st.builds(lambda n, m, rest: "a" * 8 * n + "\0" * m + rest, st.integers(
 def test_tokens_are_a_list_of_texts(expected: list[str]) -> None:
     tokens = Tokens.of(expected)
     assert tokens == expected
-    assert list(tokens) == tokens.texts == expected
+    assert list(tokens) == tokens.listed == expected
     assert [tokens[i] for i in range(-len(expected), len(expected))] == expected * 2
     assert tokens[1:3] == expected[1:3]
     assert tokens.first_broken() == -1
