@@ -94,7 +94,7 @@ def run_one(number: int, folder: Path) -> str:
     from tokenmill.pipeline.jobs import finish, planning
     from tokenmill.pipeline.proving import verify
     from tokenmill.pipeline.tokenizing import tokenize
-    from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
+    from tokenmill.pipeline.transforms.stages import compiled_tokenizer
 
     made = hostile_inputs.make(number, folder)
     try:

@@ -30,7 +30,7 @@ from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output.spill import RunFiles, SortedSplit, merge_range, open_runs, shard_range
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
+from tokenmill.pipeline.shuffling import Pass, deal, merge_runs, plan_passes
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer

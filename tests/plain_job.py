@@ -5,6 +5,7 @@ import contextlib
 import json
 from pathlib import Path
 
+from tokenmill.pipeline import shuffling as shuffled
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
@@ -15,7 +16,6 @@ from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.shuffling import shards as shuffled
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.tokenizer import Tokenizer

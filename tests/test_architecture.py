@@ -17,14 +17,11 @@ from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES
 
 # The modules that wire Beam; everything else in pipeline/ is plain functions over Arrow columns.
 BEAM_MODULES = {
-    "tokenmill.pipeline.transforms.arrow_coder",
     "tokenmill.pipeline.transforms.jobs",
     "tokenmill.pipeline.running.runners",
-    "tokenmill.pipeline.transforms.compiled",
     "tokenmill.pipeline.transforms.counting",
     "tokenmill.pipeline.transforms.elements",
     "tokenmill.pipeline.transforms.publishing",
-    "tokenmill.pipeline.transforms.shuffling",
     "tokenmill.pipeline.transforms.stages",
     "tokenmill.pipeline.transforms.tokenizing",
     "tokenmill.pipeline.running.workers",

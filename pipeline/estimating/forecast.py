@@ -21,8 +21,7 @@ from tokenmill.pipeline.estimating.trial import AROUND_TEXT, OF_FOLDERS, OF_UNRE
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.reporting.stats import packed
 from tokenmill.pipeline.running.display import megabytes
-from tokenmill.pipeline.shuffling.passes import plan_passes
-from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
+from tokenmill.pipeline.shuffling import PlannedShard, plan_passes, plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.training.train import train_vocabularies
 from tokenmill.tokenizer import Tokenizer

@@ -28,7 +28,7 @@ from tokenmill.pipeline.estimating.estimates import Unit, spread
 from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.shuffling.shards import PlannedShard
+from tokenmill.pipeline.shuffling import PlannedShard
 from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_folders
 from tokenmill.pipeline.tokenizing.writing import merge_planned

@@ -33,7 +33,7 @@ from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_fi
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.reporting.stats import summarize
 from tokenmill.pipeline.running.in_turn import in_turn
-from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.vocabulary import token_counts
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info

@@ -25,7 +25,7 @@ from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.vocabulary_files import check_formats
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
-from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
+from tokenmill.pipeline.shuffling import PlannedShard, plan_shards
 from tokenmill.pipeline.splits import Split, Splits
 from tokenmill.pipeline.tokenizing.chat import ChatTexts, with_made
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle

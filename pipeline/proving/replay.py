@@ -34,7 +34,7 @@ from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.proving.verify import verify
-from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.splits import Piece, Splits
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.pipeline.tokenizing.writing import merge_planned

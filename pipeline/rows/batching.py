@@ -30,7 +30,7 @@ from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, RowsError, failed_element
-from tokenmill.pipeline.transforms import arrow_coder
+from tokenmill.pipeline.transforms.elements import register_batches
 
 BATCH_CHARACTERS = 250_000
 """A batch is complete with this many characters, or ids: a call then costs little, and data stays in the CPU cache."""
@@ -109,7 +109,7 @@ class RowTransform(FallibleTransform):
     @no_annotations  # which do not know of a second output
     def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
-        arrow_coder.register()
+        register_batches()
         work, errors, name = self._work, self._errors, type(self).__name__
         pcoll = declared_types.declared(self, pcoll)
         kind = made = pcoll.element_type
@@ -226,7 +226,7 @@ class GatherFn(beam.DoFn):
 
     def setup(self) -> None:
         """Prepares what needs no side input, once for all threads of the process, before the first element comes."""
-        arrow_coder.register()
+        register_batches()
         if not self._needs_given:
             self._functions[None] = self._shared.acquire(lambda: self._work.prepare(None))
 

@@ -27,7 +27,7 @@ from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, failed_element
 from tokenmill.pipeline.splits import Piece, Split
-from tokenmill.pipeline.transforms import arrow_coder
+from tokenmill.pipeline.transforms.elements import register_batches
 
 _UNIT_BYTES = 1 << 20
 """A split of uncompressed text can be rebalanced in units of this; neighbouring ones are read without a break."""
@@ -86,7 +86,7 @@ class ReadCorpus(FallibleTransform):
     @no_annotations  # which do not know of a second output
     def expand(self, pbegin: PBegin) -> Results:
         """Adds the step to a pipeline."""
-        arrow_coder.register()
+        register_batches()
         # A file of which nothing can be read has a letter.
         options = self._input.model_copy(update={"on_damage": "fail" if self._errors is None else "warn"})
         splits = (
@@ -155,7 +155,7 @@ class _ReadFn(beam.DoFn, RestrictionProvider):
         self._input = options
 
     def setup(self) -> None:
-        arrow_coder.register()
+        register_batches()
 
     def initial_restriction(self, element: str) -> OffsetRange:
         return OffsetRange(0, len(_units(element, self._input.document)))

@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton, EmptySideInput, PCollection
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.training.tokenizers import shape_rows
-from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
+from tokenmill.pipeline.transforms.stages import compiled_tokenizer
 from tokenmill.tokenizer import Tokenizer, WordPiece
 
 TokenizerSource = str | os.PathLike[str] | Tokenizer | PCollection[str] | AsSingleton

@@ -18,7 +18,7 @@ from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.tables import RejectsFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running.progress import OnBatch
-from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
+from tokenmill.pipeline.shuffling import PlannedShard, merge_shard
 from tokenmill.pipeline.statistics.tally import check_agreement
 from tokenmill.pipeline.tokenizing.pages import (
     Page,

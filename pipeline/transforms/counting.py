@@ -8,6 +8,7 @@
 The counts of words stay in files; descriptions of their runs go through Beam.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 
@@ -26,8 +27,14 @@ from tokenmill.pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE, TRAI
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary, train_vocabularies
-from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
-from tokenmill.pipeline.transforms.stages import StageReport, call_once, enter_stage, number_of, with_memory
+from tokenmill.pipeline.transforms.stages import (
+    StageReport,
+    call_once,
+    compiled_tokenizer,
+    enter_stage,
+    number_of,
+    with_memory,
+)
 from tokenmill.pipeline.transforms.tokenizing import ReadPlan
 
 _TRAINING_MEMORY = "16GB"
@@ -36,34 +43,28 @@ _TRAINING_MEMORY = "16GB"
 _Histogram = list[tuple[int, int]]
 
 
+@dataclasses.dataclass(eq=False)
 class CountCorpus(beam.PTransform):
     """Counts the words of all splits of a plan.
 
     Input: a pipeline. Output: one element, the folder of the finished artifact: that of this job, which an earlier run
-    may have finished, or the other one that a vocabulary is trained on.
+    may have finished, or the other one that a vocabulary is trained on. A job that counts no words is a ValueError.
     """
 
-    def __init__(self, plan: JobPlan) -> None:
-        """Takes the plan; looks for counts that are finished.
-
-        Raises:
-          ValueError: if the job does not count words.
-        """
-        super().__init__()
-        self._counting, self._path = plan.counting(), plan.plan_path
-        if self._counting is None and plan.counts_given is None:
-            raise ValueError(f"the job {plan.name} does not count words")
-        self._folder = plan.counts_given or plan.config.output.path
-        if self._counting is not None and finishing.is_finished(self._counting):
-            self._counting = None
+    plan: JobPlan
 
     def expand(self, begin: PBegin) -> PCollection[str]:  # noqa: D102
-        if self._counting is None:
-            return begin | "Finished" >> beam.Create([self._folder]).with_output_types(str)
-        runs = begin | "ReadPlan" >> ReadPlan(self._path) | "CountSplits" >> CountSplits(self._counting)
-        return runs | "MergeCounts" >> MergeCounts(self._counting, self._path)
+        plan, counting = self.plan, self.plan.counting()
+        if counting is None and plan.counts_given is None:
+            raise ValueError(f"the job {plan.name} does not count words")
+        if counting is None or finishing.is_finished(counting):
+            folder = plan.counts_given or plan.config.output.path
+            return begin | "Finished" >> beam.Create([folder]).with_output_types(str)
+        runs = begin | "ReadPlan" >> ReadPlan(plan.plan_path) | "CountSplits" >> CountSplits(counting)
+        return runs | "MergeCounts" >> MergeCounts(counting, plan.plan_path)
 
 
+@dataclasses.dataclass(eq=False)
 class CountSplits(beam.PTransform):
     """Counts the words of splits into files; a split that an earlier run has counted is only looked at.
 
@@ -71,13 +72,10 @@ class CountSplits(beam.PTransform):
     worker. Counters: bytes-in, documents-in, documents-rejected, documents-filtered, splits-done.
     """
 
-    def __init__(self, counting: Counting) -> None:
-        """Takes what is counted."""
-        super().__init__()
-        self._counting = counting
+    counting: Counting
 
     def expand(self, splits: PCollection[Split]) -> PCollection[SplitRuns]:  # noqa: D102
-        return splits | "CountSplit" >> beam.ParDo(_CountSplitFn(self._counting)).with_output_types(SplitRuns)
+        return splits | "CountSplit" >> beam.ParDo(_CountSplitFn(self.counting)).with_output_types(SplitRuns)
 
 
 class _CountSplitFn(beam.DoFn):
@@ -91,6 +89,7 @@ class _CountSplitFn(beam.DoFn):
         yield runs_of(entry)
 
 
+@dataclasses.dataclass(eq=False)
 class MergeCounts(beam.PTransform):
     """Merges the counts of all splits into the counts artifact, a hash partition per element of work.
 
@@ -100,13 +99,12 @@ class MergeCounts(beam.PTransform):
     distinct ones.
     """
 
-    def __init__(self, counting: Counting, plan_path: str) -> None:
-        """Takes what was counted, and the path of the plan, by which the last step reads the ledger."""
-        super().__init__()
-        self._counting, self._path = counting, plan_path
+    counting: Counting
+    plan_path: str
+    """The path of the plan, by which the last step reads the ledger."""
 
     def expand(self, runs: PCollection[SplitRuns]) -> PCollection[str]:  # noqa: D102
-        of, pipeline, splits = self._counting, runs.pipeline, AsList(runs)
+        of, pipeline, splits = self.counting, runs.pipeline, AsList(runs)
         numbers = pipeline | "Partitions" >> beam.Create(list(range(of.n_partitions)))
         bound: int | AsSingleton = of.counts.min_count - 1
         if of.counts.max_words is not None:
@@ -115,7 +113,7 @@ class MergeCounts(beam.PTransform):
             bound = AsSingleton(call_once(pipeline, "FindBound", finishing.find_bound, histograms, of.counts))
         merge = beam.ParDo(_MergePartitionFn(of), splits, bound).with_output_types(int)
         n_merged = number_of(numbers | "MergePartition" >> merge, "CountMerged")
-        return call_once(pipeline, "FinishCounts", _finish_counts, n_merged, of, self._path, kind=str)
+        return call_once(pipeline, "FinishCounts", _finish_counts, n_merged, of, self.plan_path, kind=str)
 
 
 def _histogram(partition: int, splits: Sequence[SplitRuns], of: Counting) -> _Histogram:
@@ -141,6 +139,7 @@ def _finish_counts(_: int, of: Counting, plan_path: str) -> str:
     return of.output
 
 
+@dataclasses.dataclass(eq=False)
 class TrainVocabulary(beam.PTransform):
     """Trains the vocabularies of a job on a counts artifact.
 
@@ -149,15 +148,13 @@ class TrainVocabulary(beam.PTransform):
     worker. Deterministic: a function of the counts and the config.
     """
 
-    def __init__(self, plan: JobPlan) -> None:
-        """Takes the plan."""
-        super().__init__()
-        config, folders = plan.config, plan.folders.values()
-        labels = [each.config.trained_label for each in folders] if config.train_by and plan.tokenizes else ()
-        self._arguments = config.tokenizer, tuple(config.text.tokens), config.train_by, labels
+    plan: JobPlan
 
     def expand(self, folder: PCollection[str]) -> PCollection[list[Vocabulary]]:  # noqa: D102
-        step = beam.Map(_train, *self._arguments).with_output_types(list[Vocabulary])
+        config, folders = self.plan.config, self.plan.folders.values()
+        labels = [each.config.trained_label for each in folders] if config.train_by and self.plan.tokenizes else ()
+        train = beam.Map(_train, config.tokenizer, tuple(config.text.tokens), config.train_by, labels)
+        step = train.with_output_types(list[Vocabulary])
         return folder | "Train" >> with_memory(step, folder.pipeline, _TRAINING_MEMORY)
 
 

@@ -21,10 +21,9 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.training.train import Vocabulary
-from tokenmill.pipeline.transforms.compiled import keep_compiled
 from tokenmill.pipeline.transforms.counting import CountCorpus, TrainVocabulary
 from tokenmill.pipeline.transforms.publishing import Publish
-from tokenmill.pipeline.transforms.stages import call_once
+from tokenmill.pipeline.transforms.stages import call_once, keep_compiled
 from tokenmill.pipeline.transforms.tokenizing import TokenizeCorpus
 
 _PACKAGE = __name__.rpartition(".")[0]

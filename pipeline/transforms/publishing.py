@@ -28,11 +28,10 @@ from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
-from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.training.train import Vocabulary
-from tokenmill.pipeline.transforms.compiled import compiled_tokenizers
 from tokenmill.pipeline.transforms.elements import Done
-from tokenmill.pipeline.transforms.stages import call_once, enter_stage, number_of
+from tokenmill.pipeline.transforms.stages import call_once, compiled_tokenizers, enter_stage, number_of
 from tokenmill.tokenizer import Tokenizer
 
 _Jobs = Mapping[str, tuple[Config, Job]]
@@ -40,41 +39,30 @@ _PartKey = tuple[int, str, int]
 """A folder, "splits" or "shards", and the number of the part."""
 
 
+@dataclasses.dataclass(eq=False)
 class Publish(beam.PTransform):
     """Finishes the output folder of a job. Input: a pipeline. Output: one element, the digest of the job."""
 
-    def __init__(
-        self,
-        plan: JobPlan,
-        tokenized: Mapping[str, PCollection[Any]] | None = None,
-        texts: Sequence[AsSingleton] = (),
-        counted: PCollection[str] | None = None,
-        vocabularies: PCollection[list[Vocabulary]] | None = None,
-    ) -> None:
-        """Takes the plan, and what the job has made.
-
-        Args:
-          plan: the plan of the whole job.
-          tokenized: what is committed, as `TokenizeCorpus` returns it; None: the job does not tokenize.
-          texts: the tokenizers of the folders, or one for all.
-          counted: the folder of the counts artifact.
-          vocabularies: the trained vocabularies.
-        """
-        super().__init__()
-        self._plan, self._tokenized, self._texts = plan, tokenized, texts
-        self._made = counted, vocabularies
+    plan: JobPlan
+    tokenized: Mapping[str, PCollection[Any]] | None = None
+    """What is committed, as `TokenizeCorpus` returns it; None: the job does not tokenize."""
+    texts: Sequence[AsSingleton] = ()
+    """The tokenizers of the folders, or one for all."""
+    counted: PCollection[str] | None = None
+    """The folder of the counts artifact."""
+    vocabularies: PCollection[list[Vocabulary]] | None = None
 
     def expand(self, begin: PBegin) -> PCollection[str]:  # noqa: D102
-        plan, pipeline = self._plan, begin.pipeline
-        counted, vocabularies = (AsSingleton(each) if each is not None else None for each in self._made)
-        if self._tokenized is None:
+        plan, pipeline, made = self.plan, begin.pipeline, (self.counted, self.vocabularies)
+        counted, vocabularies = (AsSingleton(each) if each is not None else None for each in made)
+        if self.tokenized is None:
             finishing = _finish_counting, counted, vocabularies, plan.job, plan.config, plan.lease
             return call_once(pipeline, "Finish", *finishing, kind=str)
-        n_done = number_of([*self._tokenized.values()][-1], "CountDone")  # the shards of a shuffle, else the splits
+        n_done = number_of([*self.tokenized.values()][-1], "CountDone")  # the shards of a shuffle, else the splits
         jobs = {name: (each.config, each.job) for name, each in plan.folders.items()}
-        made = n_done, counted, vocabularies, self._added_up(jobs, self._tokenized)
+        done = n_done, counted, vocabularies, self._added_up(jobs, self.tokenized)
         whole = jobs, plan.config, plan.job, plan.lease
-        return call_once(pipeline, "Finish", _finish_tokenizing, *made, *whole, *self._texts, kind=str)
+        return call_once(pipeline, "Finish", _finish_tokenizing, *done, *whole, *self.texts, kind=str)
 
     def _added_up(self, jobs: _Jobs, tokenized: Mapping[str, PCollection[Any]]) -> AsList | None:
         """Returns a side input: folder and kind of each part of the ledger that workers add up; None: there are few.
@@ -85,14 +73,14 @@ class Publish(beam.PTransform):
         which are what the list is for: how frequent a word is only the whole sum tells, and a rule that need not know
         it, such as one by a hash, drops the most frequent word as often as the rarest.
         """
-        plan, n = self._plan, finish.PART_ENTRIES
+        plan, n = self.plan, finish.PART_ENTRIES
         if max(len(plan.splits), len(plan.shards())) <= n:
             return None
         keyed = [
             done | f"Part{kind}" >> beam.Map(_by_part, kind, n).with_output_types(tuple[_PartKey, Done])
             for kind, done in tokenized.items()
         ]
-        add_up = beam.Map(_add_up_part, jobs, *self._texts).with_output_types(tuple[int, str])
+        add_up = beam.Map(_add_up_part, jobs, *self.texts).with_output_types(tuple[int, str])
         return AsList(keyed | "AllParts" >> beam.Flatten() | beam.GroupByKey() | "AddUp" >> add_up)
 
 

@@ -16,10 +16,15 @@ Five rules keep these steps in one stage, and a split whole:
 4. A step does not hear of an error behind or before it. What `WriteShards` has staged is removed before its next
    bundle, or when its worker is done with it; `jobs.planning.prepare` removes what a killed worker leaves.
 5. Statistics travel with the pages, by reference, and are committed with the shard.
+
+If the job shuffles, `SortRuns` is in the place of `WriteShards`, and after it runs become the shards of each folder.
+Shards that an earlier run has merged from the same plan are found first; runs are then not needed again.
+
+    SplitRuns --Deal--> GroupByKey --MergeRuns, if there are very many--> Deal > GroupByKey > MergeShards --> Done
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
@@ -29,21 +34,30 @@ from apache_beam.typehints import no_annotations
 
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns
-from tokenmill.pipeline.jobs.planning import TOKENIZING_STAGE, JobPlan, read_plan
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.running.clock import Stopwatch
+from tokenmill.pipeline.shuffling import Pass, PlannedShard, deal, load_merged, merge_runs, name_shard, plan_passes
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.tokenizing.pages import Page, Step, Work, read_pages
+from tokenmill.pipeline.tokenizing.pages import Page, Step, Work, read_pages, schema_of_rows
 from tokenmill.pipeline.tokenizing.steps import STEPS
-from tokenmill.pipeline.tokenizing.writing import SplitWriter, load_committed
-from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizers
+from tokenmill.pipeline.tokenizing.writing import SplitWriter, load_committed, merge_planned
 from tokenmill.pipeline.transforms.elements import Done, Todo
-from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards
-from tokenmill.pipeline.transforms.stages import Meter, number_of
+from tokenmill.pipeline.transforms.stages import (
+    Meter,
+    StageReport,
+    TokenizerText,
+    compiled_tokenizer,
+    compiled_tokenizers,
+    enter_stage,
+    number_of,
+)
 
 PAGES, COMMITTED = "pages", "committed"
 _Of = TypeVar("_Of")
 
 
+@dataclasses.dataclass(eq=False)
 class TokenizeCorpus(beam.PTransform):
     """Tokenizes all splits of a plan, each read once, into committed shards of every folder.
 
@@ -53,14 +67,13 @@ class TokenizeCorpus(beam.PTransform):
     `rejected/`.
     """
 
-    def __init__(self, plan: JobPlan, tokenizers: Sequence[TokenizerText]) -> None:
-        """Takes a plan, and the `tokenizer.json` of each folder, or one for all."""
-        super().__init__()
-        self._plan, self._tokenizers = plan, tokenizers
+    plan: JobPlan
+    tokenizers: Sequence[TokenizerText]
+    """The `tokenizer.json` of each folder, or one for all."""
 
     @no_annotations  # of which Beam takes those of one output only
     def expand(self, begin: PBegin) -> dict[str, PCollection[Any]]:  # noqa: D102
-        plan, text = self._plan, self._tokenizers[0]  # a job with several tokenizers does not shuffle
+        plan, text = self.plan, self.tokenizers[0]  # a job with several tokenizers does not shuffle
         if plan.config.output.shuffle is None:
             return {"splits": self._split_by_split(begin, "WriteShards", Done)}
         merged = begin | "FindMergedShards" >> FindMergedShards(plan, text)
@@ -72,7 +85,7 @@ class TokenizeCorpus(beam.PTransform):
         self, begin: PBegin, write: str, made: type, n_merged: AsSingleton | int = 0
     ) -> "PCollection[Done | SplitRuns]":
         """Adds the steps of a split, in one stage; `write` and `made` are the name and the type of its last one."""
-        read = begin | "ReadSplits" >> ReadSplits(self._plan, self._tokenizers, n_merged)
+        read = begin | "ReadSplits" >> ReadSplits(self.plan, self.tokenizers, n_merged)
         pages = read[PAGES]
         for step in STEPS:  # Normalize, Encode, Count
             pages = pages | step.__name__ >> beam.ParDo(StepFn(step)).with_output_types(Page)
@@ -80,41 +93,40 @@ class TokenizeCorpus(beam.PTransform):
         return (read[COMMITTED], written) | "AllSplits" >> beam.Flatten()
 
 
+@dataclasses.dataclass(eq=False)
 class ReadSplits(beam.PTransform):
     """Reads the splits of a plan into pages, those of a split one after another.
 
     Input: a pipeline. Outputs: `PAGES`, and `COMMITTED`, the splits that folders have already.
     """
 
-    def __init__(self, plan: JobPlan, tokenizers: Sequence[TokenizerText], n_merged: AsSingleton | int = 0) -> None:
-        """As `TokenizeCorpus`; `n_merged` is how many shards of a shuffle are merged."""
-        super().__init__()
-        self._plan, self._n_merged, self._tokenizers = plan, n_merged, tokenizers
+    plan: JobPlan
+    tokenizers: Sequence[TokenizerText]
+    n_merged: AsSingleton | int = 0
+    """How many shards of a shuffle an earlier run has merged."""
 
     @no_annotations
     def expand(self, begin: PBegin) -> dict[str, PCollection[Any]]:  # noqa: D102
-        find = beam.ParDo(FindCommitted(self._plan), self._n_merged, *self._tokenizers)
-        splits = begin | "ReadPlan" >> ReadPlan(self._plan.plan_path)
+        find = beam.ParDo(FindCommitted(self.plan), self.n_merged, *self.tokenizers)
+        splits = begin | "ReadPlan" >> ReadPlan(self.plan.plan_path)
         todo, committed = splits | "FindCommitted" >> find.with_outputs(COMMITTED, main="todo")
         todo.element_type = Todo
-        committed.element_type = Done if self._plan.config.output.shuffle is None else SplitRuns
-        read = beam.ParDo(ReadPages(self._plan.config.output.path)).with_output_types(Page)
+        committed.element_type = Done if self.plan.config.output.shuffle is None else SplitRuns
+        read = beam.ParDo(ReadPages(self.plan.config.output.path)).with_output_types(Page)
         return {PAGES: todo | "ReadPages" >> read, COMMITTED: committed}
 
 
+@dataclasses.dataclass(eq=False)
 class ReadPlan(beam.PTransform):
     """Reads the splits that `jobs.planning.prepare` wrote, and deals them out to all workers.
 
     Input: a pipeline. Output: `Split`. Splits are not in the graph, which would grow with the input.
     """
 
-    def __init__(self, path: str) -> None:
-        """Takes the path of the plan."""
-        super().__init__()
-        self._path = path
+    path: str
 
     def expand(self, begin: PBegin) -> PCollection[Split]:  # noqa: D102
-        read = beam.FlatMap(_read_plan, self._path).with_output_types(Split)
+        read = beam.FlatMap(_read_plan, self.path).with_output_types(Split)
         return begin | beam.Impulse() | "Read" >> read | "Spread" >> beam.Reshuffle()
 
 
@@ -269,3 +281,131 @@ def _done(entry: LedgerEntry, folder: int) -> Done | SplitRuns:
     if entry.runs is not None:
         return dataclasses.replace(runs_of(entry), folder=folder)
     return Done(folder, entry.index, entry.split_id)
+
+
+_Group = tuple[int, int, int]
+"""The number of a folder, of a group of splits, and of a range of keys."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FolderShards:
+    """The shards of one folder."""
+
+    config: Config
+    n_shards: int
+    n_bytes: int
+    salt: str
+    plan: str
+
+    def name(self, index: int) -> PlannedShard:
+        """Returns one of them."""
+        return name_shard(index, self.n_shards, self.n_bytes, self.salt, self.plan)
+
+
+def _shards_of(plan: JobPlan) -> list[FolderShards]:
+    """Returns the shards of each folder."""
+    digest = f"{plan.planned.digest:016x}"  # of what all folders read
+    shards = ((each, each.shards()) for each in plan.folders.values())
+    return [
+        FolderShards(each.config, len(its), sum(shard.n_planned for shard in its), each.job.digest, digest)
+        for each, its in shards
+    ]
+
+
+@dataclasses.dataclass(eq=False)
+class FindMergedShards(beam.PTransform):
+    """Finds the shards that an earlier run has merged from the splits of this plan.
+
+    Input: a pipeline. Output: the number of the folder of each. Memory: small; reads the files.
+    """
+
+    plan: JobPlan
+    tokenizer: TokenizerText
+
+    def expand(self, begin: PBegin) -> PCollection[int]:  # noqa: D102
+        shards = _shards_of(self.plan)
+        find = beam.FlatMap(_find_merged, shards, self.tokenizer)
+        numbers = [(i, each.n_shards) for i, each in enumerate(shards)]
+        return (
+            begin
+            | "CountShards" >> beam.Create(numbers)  # only their number, to keep the graph small
+            | "NumberShards" >> beam.FlatMap(_numbered).with_output_types(tuple[int, int])
+            | "SpreadShards" >> beam.Reshuffle()
+            | "FindMerged" >> find.with_output_types(int)
+        )
+
+
+def _numbered(folder: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    i, n_shards = folder
+    yield from ((i, index) for index in range(n_shards))
+
+
+def _find_merged(place: tuple[int, int], shards: Sequence[FolderShards], tokenizer_json: str) -> Iterator[int]:
+    folder, index = place
+    of, digest = shards[folder], compiled_tokenizer(tokenizer_json).digest
+    if load_merged(of.name(index), of.config.output, digest) is not None:
+        yield folder
+
+
+@dataclasses.dataclass(eq=False)
+class MergeShards(beam.PTransform):
+    """Merges the runs of all splits of each folder into committed shards, each a range of hashes.
+
+    Input: `SplitRuns`. Output: `Done` of each shard, once its files and its entry are on disk. Memory: bounded, see
+    `output.spill`, and what the writers hold; disk: the documents of all splits once more for each pass.
+    """
+
+    plan: JobPlan
+    n_merged: AsSingleton
+    """How many shards are merged already."""
+    tokenizer: TokenizerText
+
+    def expand(self, runs: PCollection[SplitRuns]) -> PCollection[Done]:  # noqa: D102
+        shards, splits, shuffle = _shards_of(self.plan), self.plan.splits, self.plan.config.output.shuffle
+        assert shuffle is not None
+        for i, into in enumerate(plan_passes(len(splits), splits.n_work, shuffle.run_bytes)):
+            merge = beam.Map(_merge_runs, shards, into, self.n_merged)
+            runs = _grouped(runs, into, f"{i}") | f"MergeRuns{i}" >> merge.with_output_types(SplitRuns)
+        # All splits are one group; folders have different numbers of shards.
+        dealt = runs | "Deal" >> beam.FlatMap(_deal_shards, shards).with_output_types(tuple[_Group, SplitRuns])
+        merge = beam.ParDo(_MergeShardFn(shards), self.tokenizer)
+        return dealt | "Group" >> beam.GroupByKey() | "MergeShard" >> merge.with_output_types(Done)
+
+
+def _grouped(runs: PCollection[SplitRuns], into: Pass, label: str) -> PCollection[tuple[_Group, Iterable[SplitRuns]]]:
+    """Returns for each group and range the runs to merge."""
+    dealt = runs | f"Deal{label}" >> beam.FlatMap(deal, into).with_output_types(tuple[_Group, SplitRuns])
+    return dealt | f"Group{label}" >> beam.GroupByKey()
+
+
+def _deal_shards(runs: SplitRuns, shards: Sequence[FolderShards]) -> Iterator[tuple[_Group, SplitRuns]]:
+    return deal(runs, Pass(1 << 62, shards[runs.folder].n_shards))
+
+
+class _MergeShardFn(beam.DoFn):
+    def __init__(self, shards: Sequence[FolderShards]) -> None:
+        self._shards = shards
+        self._report = StageReport(MergeShards, SHUFFLING_STAGE)
+
+    def process(self, element: tuple[_Group, Iterable[SplitRuns]], tokenizer_json: str) -> Iterator[Done]:
+        (folder, _, index), runs = element
+        of, tokenizer = self._shards[folder], compiled_tokenizer(tokenizer_json)
+        planned = of.name(index)
+        with self._report.of(planned.id) as on_rows:
+            entry = merge_planned(planned, [*runs], of.config, tokenizer, on_rows)
+        yield Done(folder, index, entry.shard_id)
+
+
+def _merge_runs(
+    element: tuple[_Group, Iterable[SplitRuns]], shards: Sequence[FolderShards], into: Pass, n_merged: int
+) -> SplitRuns:
+    enter_stage(SHUFFLING_STAGE)
+    (folder, group, number), found = element
+    runs: Sequence[SplitRuns] = [*found]
+    part = (number, into.n_ranges)
+    if n_merged == sum(each.n_shards for each in shards):  # the runs may have been removed, and nobody needs them
+        return SplitRuns("", group, "", (), runs[0].fields, part, folder)
+    config = shards[folder].config
+    assert config.output.shuffle is not None
+    schema = schema_of_rows(config, runs[0].fields)
+    return merge_runs(runs, group, part, config.output.path, config.output.shuffle.run_bytes, schema)

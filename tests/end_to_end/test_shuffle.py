@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from tests.killing import run_killed
-from tokenmill.pipeline.shuffling import passes
-from tokenmill.pipeline.shuffling.passes import plan_passes
+from tokenmill.pipeline import shuffling as passes
+from tokenmill.pipeline.shuffling import plan_passes
 
 N_SHARDS = 5
 
@@ -46,7 +46,7 @@ def test_runs_that_are_left_behind_the_manifest_are_removed_by_whoever_comes_nex
 def test_passes_give_the_same_bytes_and_survive_kills(make_job, sections, monkeypatch):
     once = make_job("once", **sections("once", 1200, shuffle={"seed": 7, "shards": N_SHARDS, "run_bytes": 4000}))
     assert once.run("tokenize", "--workers", "1") == 0
-    few = "from tokenmill.pipeline.shuffling.passes import plan_passes\nplan_passes.__kwdefaults__['fan_in'] = 3\n"
+    few = "from tokenmill.pipeline.shuffling import plan_passes\nplan_passes.__kwdefaults__['fan_in'] = 3\n"
     monkeypatch.setitem(plan_passes.__kwdefaults__, "fan_in", 3)
     merged = []
     original = passes.merge_range

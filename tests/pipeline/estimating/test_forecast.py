@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tokenmill.pipeline import shuffling as passes
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.ledger import runs_of
 from tokenmill.pipeline.config.job import Config
@@ -20,7 +21,6 @@ from tokenmill.pipeline.estimating import forecast, report, trial
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
-from tokenmill.pipeline.shuffling import passes
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.tokenizer import Tokenizer

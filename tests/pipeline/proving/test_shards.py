@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tokenmill.pipeline import shuffling as shuffled
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
-from tokenmill.pipeline.shuffling import shards as shuffled
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 
 

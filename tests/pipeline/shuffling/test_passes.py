@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.shuffling.test_runs import ROWS, WIDE, keys_of, make_batch
+from tokenmill.pipeline import shuffling as passes
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.output.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling import passes
-from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
+from tokenmill.pipeline.shuffling import Pass, deal, merge_runs, plan_passes
 
 
 def sort(folder, index, batches, run_bytes):

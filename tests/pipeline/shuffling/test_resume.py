@@ -28,7 +28,7 @@ def test_what_is_committed_is_not_done_again(make_shuffled, monkeypatch):
     shutil.rmtree(job.output / "_tmp", ignore_errors=True)
     job.prepare("resume")
     read = _calls(monkeypatch, "read_split")
-    merged = _calls(monkeypatch, "merge_range", "tokenmill.pipeline.shuffling.shards")
+    merged = _calls(monkeypatch, "merge_range", "tokenmill.pipeline.shuffling")
     job.merge(job.tokenize())
     job.finish()
     assert len(read) == 0

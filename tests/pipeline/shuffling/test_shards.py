@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.shuffled_job import N_DOCUMENTS
+from tokenmill.pipeline import shuffling as shuffled
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.spill import merge_range
 from tokenmill.pipeline.proving.verify import verify
-from tokenmill.pipeline.shuffling import shards as shuffled
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.ragged import Ragged
 

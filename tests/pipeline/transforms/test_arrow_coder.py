@@ -16,8 +16,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.transforms import arrow_coder
-from tokenmill.pipeline.transforms.arrow_coder import RecordBatchCoder, decode_batch, encode_batch
+from tokenmill.pipeline.transforms import elements
+from tokenmill.pipeline.transforms.elements import RecordBatchCoder, decode_batch, encode_batch, register_batches
 
 
 def documents(n: int, first: int = 0) -> pa.RecordBatch:
@@ -34,7 +34,7 @@ def documents(n: int, first: int = 0) -> pa.RecordBatch:
     )
 
 
-arrow_coder.register()
+register_batches()
 
 TOKENS = pa.RecordBatch.from_pydict(
     {"doc_id": ["a", "b"], "input_ids": [[1, 2], []], "n_tokens": [2, 0], "n_oov": [0, 0]}, schema=schemas.TOKENS
@@ -70,11 +70,11 @@ def test_importing_the_steps_registers_nothing(repository):
 import copyreg, pyarrow as pa, sys
 from apache_beam.coders import registry
 import tokenmill.pipeline.rows.yaml_transforms, tokenmill.pipeline.rows.ml_transform
-from tokenmill.pipeline.transforms import arrow_coder
+from tokenmill.pipeline.transforms import elements
 assert pa.RecordBatch not in registry.custom_types and pa.RecordBatch not in copyreg.dispatch_table
-class Own(arrow_coder.coders.Coder): pass
+class Own(elements.Coder): pass
 registry.register_coder(pa.RecordBatch, Own)
-arrow_coder.register()
+elements.register_batches()
 assert isinstance(registry.get_coder(pa.RecordBatch), Own) and pa.RecordBatch in copyreg.dispatch_table
 """
     subprocess.run([sys.executable, "-c", program], cwd=repository, check=True, timeout=120)
@@ -82,9 +82,7 @@ assert isinstance(registry.get_coder(pa.RecordBatch), Own) and pa.RecordBatch in
 
 def test_survives_a_reshuffle_without_a_fallback_coder(caplog, monkeypatch):
     encoded: list[int] = []
-    monkeypatch.setattr(
-        arrow_coder, "encode_batch", lambda batch: encoded.append(batch.num_rows) or encode_batch(batch)
-    )
+    monkeypatch.setattr(elements, "encode_batch", lambda batch: encoded.append(batch.num_rows) or encode_batch(batch))
 
     def check(batches):
         assert sorted(batch.column("offset")[0].as_py() for batch in batches) == [0, 10, 20]

@@ -15,7 +15,7 @@ from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.tokenizing import pages, tokenize
-from tokenmill.pipeline.transforms import compiled, jobs, publishing
+from tokenmill.pipeline.transforms import jobs, publishing, stages
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -79,7 +79,7 @@ def test_other_formats_of_a_tokenizer_are_written_where_they_are_asked_for(confi
 def test_the_tokenizer_reaches_workers_of_another_process_as_text(config, monkeypatch):
     before = execute("tokenize", config)
     monkeypatch.setattr(jobs, "keep_compiled", lambda _: None)
-    monkeypatch.setattr(compiled, "_compiled", {})
+    monkeypatch.setattr(stages, "_compiled", {})
     assert execute("tokenize", config, "overwrite") == before
 
 

@@ -29,11 +29,10 @@ from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import Page, SplitBooks, Work, tokenizer_info
 from tokenmill.pipeline.tokenizing.steps import STEPS, Normalize
 from tokenmill.pipeline.training.train import Vocabulary
-from tokenmill.pipeline.transforms import compiled, tokenizing
-from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
+from tokenmill.pipeline.transforms import stages, tokenizing
 from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts, TrainVocabulary
 from tokenmill.pipeline.transforms.elements import Done, LineCoder
-from tokenmill.pipeline.transforms.stages import with_memory
+from tokenmill.pipeline.transforms.stages import compiled_tokenizer, with_memory
 from tokenmill.pipeline.transforms.tokenizing import (
     PAGES,
     FindCommitted,
@@ -247,7 +246,7 @@ def test_workers_tell_who_watches_and_stop_when_told(corpus, tiny_vocab_file, tm
 def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
     built = []
     from_str = Tokenizer.from_str
-    monkeypatch.setattr(compiled.Tokenizer, "from_str", lambda text: built.append(1) or from_str(text))
+    monkeypatch.setattr(stages.Tokenizer, "from_str", lambda text: built.append(1) or from_str(text))
     text = tokenizer.to_str(pretty=True)
     found = []
     threads = [threading.Thread(target=lambda: found.append(compiled_tokenizer(text))) for _ in range(8)]
@@ -257,11 +256,11 @@ def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
         thread.join()
     assert len(built) == 1
     assert len({id(one) for one in found}) == 1
-    monkeypatch.setattr(compiled, "_KEPT_TOKENIZERS", 4)
+    monkeypatch.setattr(stages, "_KEPT_TOKENIZERS", 4)
     for i in range(10):
         compiled_tokenizer(from_str(text).to_str() + " " * i)
         assert compiled_tokenizer(text) is found[0]  # used more recently than the others
-    assert len(compiled._compiled) == 4
+    assert len(stages._compiled) == 4
 
 
 def test_steps_travel_small(corpus, tiny_vocab_file, tmp_path):
