@@ -165,7 +165,7 @@ def merge_planned(
     tokenizer: Tokenizer,
     on_rows: OnBatch | None = None,
 ) -> ShardEntry:
-    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
+    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.merge_shard`."""
     info, form = tokenizer_info(tokenizer), row_form(config, tokenizer)
     schema = schema_of_rows(config, splits[0].fields if splits else "")
     return merge_shard(planned, splits, config.output, info, schema, form, on_rows)

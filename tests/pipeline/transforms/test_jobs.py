@@ -53,9 +53,6 @@ COUNTS = [
     "counts/counts.json",
     *(f"counts/counts-{p:05d}-of-00016.parquet" for p in range(16)),
 ]
-RESULTS = ["manifest.json", "stats.json"]
-VOCABULARY = ["vocab/tokenizer.json", "vocab/vocab.txt"]
-TOKEN_COUNTS = "vocab/token_counts.parquet"
 
 
 def test_other_formats_of_a_tokenizer_are_written_where_they_are_asked_for(config, training, tiny_vocab_file, tmp_path):
@@ -81,28 +78,6 @@ def test_the_tokenizer_reaches_workers_of_another_process_as_text(config, monkey
     monkeypatch.setattr(jobs, "keep_compiled", lambda _: None)
     monkeypatch.setattr(stages, "_compiled", {})
     assert execute("tokenize", config, "overwrite") == before
-
-
-def test_run_is_train_and_tokenize_in_one_graph(training, tmp_path):
-    found = execute("run", training)
-    assert {*COUNTS, *RESULTS, *VOCABULARY, TOKEN_COUNTS} < set(final_names(training, tmp_path))
-    assert verify(training.output.path).problems == []
-    assert (found["job"], found["totals"]["n_documents"], found["totals"]["n_oov_tokens"]) == ("run", 7, 0)
-    vocabulary = (tmp_path / "out/vocab/tokenizer.json").read_bytes()
-    # The same vocabulary as the job train learns, and the same tokens as it gives when it is loaded.
-    separate = training.model_copy(update={"output": OutputConfig(path=str(tmp_path / "trained"))})
-    execute("train", separate)
-    assert (tmp_path / "trained/vocab/tokenizer.json").read_bytes() == vocabulary
-    loaded = training.model_copy(
-        update={
-            "tokenizer": TokenizerConfig(file=str(tmp_path / "trained/vocab")),
-            "output": OutputConfig(path=str(tmp_path / "loaded")),
-        }
-    )
-    again = execute("tokenize", loaded)
-    assert [(shard["tokens"], shard["rows"]) for shard in again["shards"]] == [
-        (shard["tokens"], shard["rows"]) for shard in found["shards"]
-    ]
 
 
 def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_path):

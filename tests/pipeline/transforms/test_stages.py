@@ -2,7 +2,6 @@
 """The steps that jobs are made of: exact contents, in every mode."""
 
 import contextlib
-import json
 import threading
 from collections import Counter
 
@@ -18,7 +17,7 @@ from tokenmill.pipeline.books.sums import Run, SplitRuns
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.counting.count import Counting
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
@@ -28,9 +27,8 @@ from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import Page, SplitBooks, Work, tokenizer_info
 from tokenmill.pipeline.tokenizing.steps import STEPS, Normalize
-from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms import stages, tokenizing
-from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts, TrainVocabulary
+from tokenmill.pipeline.transforms.counting import CountSplits
 from tokenmill.pipeline.transforms.elements import Done, LineCoder
 from tokenmill.pipeline.transforms.stages import compiled_tokenizer, with_memory
 from tokenmill.pipeline.transforms.tokenizing import (
@@ -43,11 +41,6 @@ from tokenmill.pipeline.transforms.tokenizing import (
     WriteFn,
 )
 from tokenmill.tokenizer import Tokenizer
-
-
-def save_to(path):
-    """Keeps elements in a file: checks are pickled, so a list would stay empty."""
-    return lambda found: path.write_text(json.dumps(list(found)))
 
 
 @contextlib.contextmanager
@@ -76,10 +69,6 @@ def corpus(tiny_corpus):
     with (tiny_corpus / "b.jsonl").open("a") as file:
         file.write('{"text": 3}\nnot json\n')
     return InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=100, on_damage="warn")
-
-
-def lines_of(element):
-    return [each.to_json() for each in (element if isinstance(element, list) else [element])]
 
 
 def splits_of(config: InputConfig) -> list[Split]:
@@ -194,31 +183,6 @@ def test_what_flows_is_sent_as_it_is(corpus, tiny_vocab_file, tmp_path):
     (page,) = pages_of(planned(corpus, tiny_vocab_file, tmp_path / "out"), [0])
     with pytest.raises(RuntimeError, match="a Page is sent from one worker to another"):
         registry.get_coder(Page).encode(page)
-
-
-def test_count_merge_and_train(corpus, tmp_path):
-    train = TokenizerConfig(train=TrainConfig(vocab_size=60, min_frequency=1), oov="char", lowercase=True)
-    output = str(tmp_path / "out")
-    plan = planning.plan_job("train", Config(input=corpus, tokenizer=train, output=OutputConfig(path=output)))
-    planning.prepare(plan, "new")
-    counting = Counting(corpus, output, plan.counting_json, n_partitions=4)
-    with running() as pipeline:
-        counts = pipeline | beam.Create([*plan.splits]) | CountSplits(counting)
-        folder = counts | MergeCounts(counting, plan.plan_path)
-        assert_that(folder, equal_to([output]))
-        trained = folder | TrainVocabulary(plan)
-        for name, found in (("counts", counts), ("trained", trained)):
-            assert_that(found | f"{name}Lines" >> beam.Map(lines_of), save_to(tmp_path / f"{name}.json"), label=name)
-    counts, (trained,) = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("counts", "trained"))
-    assert {SplitRuns.from_json(text).split_id for (text,) in counts} == {split.id for split in plan.splits}
-    files = sorted(path.name for path in (tmp_path / "out/counts").glob("counts-*"))
-    assert files == [f"counts-{p:05d}-of-00004.parquet" for p in range(4)]
-    (trained,) = (Vocabulary.from_json(text).tokenizer_json for text in trained)
-    vocab = Tokenizer.from_str(trained).get_vocab()
-    assert {"tokens", "mill", "[UNK]", "玫"} <= vocab.keys()
-    assert json.loads(trained)["normalizer"]["lowercase"] is True
-    assert pipeline.counters["CountSplits", "documents-in"] == 7
-    assert pipeline.counters["MergeCounts", "words-out"] == 16
 
 
 def test_workers_tell_who_watches_and_stop_when_told(corpus, tiny_vocab_file, tmp_path):
