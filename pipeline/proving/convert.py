@@ -37,7 +37,7 @@ from tokenmill.pipeline.output.tables import listed_fields, read_documents
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.flat import without_padding
 from tokenmill.pipeline.proving.from_input import config_of
-from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info
 
