@@ -155,7 +155,7 @@ def _automata(texts: list[corpora.Corpus]) -> Iterator[Ways]:
         step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
         return Tokenizer.from_str(tokenizers.behind(_model(texts), [step]))
 
-    without = mock.patch.object(split, "find_automaton", return_value=None)
+    without = mock.patch.object(split, "_automaton_of", return_value=None)
     ours = made(_PATTERN)
     with without:
         theirs = made(f"(?:{_PATTERN})")  # equal tokenizers share what they have compiled

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-tokenizers that look at one character at a time: white space, punctuation, digits, scripts, counts."""
 
-import abc
 import dataclasses
 import functools
 
@@ -9,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.pre_tokenizers import tables
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Characters, Node, Repetition
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Characters, Node, Repetition, literal
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer
-from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal, run_node
+from tokenmill.tokenizer.pre_tokenizers.split import Behavior, PatternSplit, check_behavior
+from tokenmill.tokenizer.pre_tokenizers.tables import CodePoints
 from tokenmill.tokenizer.ragged import gathered
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
+
+Rule = tuple[Node, Behavior, bool]
 
 
 @functools.cache
@@ -27,30 +28,15 @@ def _run_of(members: CodePoints) -> Node:
     return Repetition(Characters(members), 1, None, greedy=True)
 
 
-def _not_spaces(*others: CodePoints) -> CodePoints:
-    return functools.reduce(lambda a, b: a & ~b, others, ~_one_of("bert/spaces").members)
-
-
-class _Words(PreTokenizer):
-    """Keeps what a pattern matches, and drops the rest."""
-
-    @property
-    @abc.abstractmethod
-    def node(self) -> Node:
-        """The pattern."""
-
-    @property
-    def kept(self) -> tuple[Node, bool]:
-        """See `PreTokenizer`."""
-        return self.node, False
-
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_node(pieces, self.node, "removed", invert=True)
+def _words(*kinds: CodePoints, run: bool = True) -> Rule:
+    """Keeps runs, or single characters, of a set, and runs of what is not in it, without white space."""
+    others = functools.reduce(lambda a, b: a & ~b, kinds, ~_one_of("bert/spaces").members)
+    own = (_run_of(kind) if run else Characters(kind) for kind in kinds)
+    return Alternation((*own, _run_of(others))), "removed", True
 
 
 @dataclasses.dataclass(frozen=True)
-class BertPreTokenizer(_Words):
+class BertPreTokenizer(PatternSplit):
     """Splits at white space, which is dropped, and around punctuation: each such character is a pre-token.
 
     Source: HF tokenizers `pre_tokenizers/bert.rs`.
@@ -63,41 +49,37 @@ class BertPreTokenizer(_Words):
         unicode_tables.check_bert_unicode(self.unicode)
 
     @property
-    def node(self) -> Node:
-        """The pattern of its words."""
-        signs = CodePoints.of((c, c) for c in np.flatnonzero(unicode_tables.punctuation(self.unicode)).tolist())
-        return Alternation((Characters(signs), _run_of(_not_spaces(signs))))
+    def rule(self) -> Rule:
+        signs = np.flatnonzero(unicode_tables.punctuation(self.unicode)).tolist()
+        return _words(CodePoints.of((c, c) for c in signs), run=False)
 
 
 @dataclasses.dataclass(frozen=True)
-class Whitespace(_Words):
+class Whitespace(PatternSplit):
     r"""Splits into runs of word characters and runs of others, and drops white space: `\w+|[^\w\s]+`.
 
     Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
     """
 
     @property
-    def node(self) -> Node:
-        """The pattern of its words."""
-        words = _one_of("patterns/whitespace_words").members
-        return Alternation((_run_of(words), _run_of(_not_spaces(words))))
+    def rule(self) -> Rule:
+        return _words(_one_of("patterns/whitespace_words").members)
 
 
 @dataclasses.dataclass(frozen=True)
-class WhitespaceSplit(_Words):
+class WhitespaceSplit(PatternSplit):
     """Splits at white space, which is dropped.
 
     Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
     """
 
     @property
-    def node(self) -> Node:
-        """The pattern of its words."""
-        return _run_of(_not_spaces())
+    def rule(self) -> Rule:
+        return _run_of(~_one_of("bert/spaces").members), "removed", True
 
 
 @dataclasses.dataclass(frozen=True)
-class Digits(PreTokenizer):
+class Digits(PatternSplit):
     """Splits numbers from other text; nothing is dropped.
 
     Source: HF tokenizers `pre_tokenizers/digits.rs`.
@@ -107,18 +89,13 @@ class Digits(PreTokenizer):
     """Whether every number character is a pre-token of its own."""
 
     @property
-    def isolated(self) -> Node:
-        """See `PreTokenizer`."""
+    def rule(self) -> Rule:
         digit = _one_of("patterns/numeric")
-        return digit if self.individual_digits else _run_of(digit.members)
-
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_node(pieces, self.isolated)
+        return digit if self.individual_digits else _run_of(digit.members), "isolated", False
 
 
 @dataclasses.dataclass(frozen=True)
-class Punctuation(PreTokenizer):
+class Punctuation(PatternSplit):
     """Splits at punctuation: P*, and every other printable ASCII symbol.
 
     Source: HF tokenizers `pre_tokenizers/punctuation.rs`.
@@ -127,24 +104,20 @@ class Punctuation(PreTokenizer):
     behavior: Behavior = "isolated"
 
     def __post_init__(self) -> None:
-        if self.behavior not in BEHAVIORS:
-            raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
+        check_behavior(self.behavior)
 
     @property
-    def isolated(self) -> Node | None:
-        """See `PreTokenizer`."""
+    def rule(self) -> Rule:
         sign = _one_of("bert/punctuation")
-        if self.behavior == "contiguous":
-            return _run_of(sign.members)
-        return sign if self.behavior == "isolated" else None
-
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_node(pieces, _one_of("bert/punctuation"), self.behavior)
+        return (
+            (_run_of(sign.members), "isolated", False)
+            if self.behavior == "contiguous"
+            else (sign, self.behavior, False)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
-class CharDelimiterSplit(PreTokenizer):
+class CharDelimiterSplit(PatternSplit):
     """Splits at one character, which is dropped.
 
     Source: HF tokenizers `pre_tokenizers/delimiter.rs`.
@@ -156,9 +129,9 @@ class CharDelimiterSplit(PreTokenizer):
         if len(self.delimiter) != 1:
             raise ValueError(f"delimiter must be one character, got {self.delimiter!r}")
 
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_literal(pieces, self.delimiter, "removed", invert=False)
+    @property
+    def rule(self) -> Rule:
+        return literal(self.delimiter), "removed", False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +148,6 @@ class FixedLength(PreTokenizer):
             raise ValueError(f"length must be at least 1, got {self.length!r}")
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
         heads, owners = _characters(pieces)
         within = np.arange(heads.size) - np.searchsorted(owners, np.arange(pieces.words.n_words))[owners]
         begins = within % self.length == 0
@@ -190,7 +162,6 @@ class UnicodeScripts(PreTokenizer):
     """
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
         heads, owners = _characters(pieces)
         scripts = tables.script_numbers()[_code_points(pieces)]
         heads, owners, scripts = heads[scripts > 0], owners[scripts > 0], scripts[scripts > 0]

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.kernels import automata as kernels
 from tokenmill.tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
 from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
+from tokenmill.tokenizer.pre_tokenizers import segment_kernels
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import (
     Alternation,
     Characters,
@@ -30,7 +31,9 @@ from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import (
     can_be_empty,
     parse,
 )
+from tokenmill.tokenizer.pre_tokenizers.tables import ALL, N_CODE_POINTS, CodePoints
 from tokenmill.tokenizer.ragged import distinct, read_only
+from tokenmill.tokenizer.words import Words
 
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
 """Limits for one pattern, except the steps; real ones have a few hundred places, dozens of states, sets and kinds."""
@@ -249,17 +252,41 @@ def find_automaton(pattern: str, unicode: str = "8") -> Automata | None:
         return None
 
 
-def check_finished(automata: Automata, patterns: str) -> None:
-    """Checks automata after a call; `patterns` names them in the message.
+class Segments(NamedTuple):
+    """Words cut into matches and what is between them: the output of `segment_kernels.segments_of_automaton`."""
+
+    starts: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    is_match: npt.NDArray[np.bool_]
+    counts: npt.NDArray[np.int64]
+    """int64[n_words + 1]: the segments before each word."""
+
+
+def segments_of(words: Words, built: Automata, name: str, *, inverted: bool = False) -> Segments:
+    """Returns the segments of words, and with `inverted` what is between matches as the matches.
+
+    Args:
+      words: of valid UTF-8.
+      built: the automaton of one pattern; see `build`.
+      name: that of the pattern, for the message.
 
     Raises:
-      TimeoutError: if one gave up on a text.
+      TimeoutError: if it gives up on a text.
     """
+    n_bytes = int((words.stops - words.starts).sum())
+    # Each segment has at least one byte. Memory pages that none reaches are never touched.
+    starts, stops = recycled.empty(n_bytes, np.int64), recycled.empty(n_bytes, np.int64)
+    segments = Segments(starts, stops, recycled.empty(n_bytes, np.bool_), np.zeros(words.n_words + 1, np.int64))
+    automata = new_automata(built)
+    segment_kernels.segments_of_automaton(
+        words.values, read_only(words.starts), read_only(words.stops), automata, inverted, *segments
+    )
     if automata.steps[GAVE_UP] != 0:
         raise TimeoutError(
-            f"{patterns} did not finish on a text: {STEPS_OF_MEBIBYTE} looks at a character for each started mebibyte "
+            f"{name} did not finish on a text: {STEPS_OF_MEBIBYTE} looks at a character for each started mebibyte "
             "were in vain, which is the most; it looks at the same ones again and again"
         )
+    return segments
 
 
 def _classes(sets: list[CodePoints]) -> tuple[npt.NDArray[np.uint8], list[list[bool]], npt.NDArray[np.bool_]]:

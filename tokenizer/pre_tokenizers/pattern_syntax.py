@@ -13,8 +13,8 @@ import string
 
 import numpy as np
 
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, NONE, CodePoints
 from tokenmill.tokenizer.pre_tokenizers.patterns import RANGE_GOES_ON, property_ranges, read_property
+from tokenmill.tokenizer.pre_tokenizers.tables import ALL, N_CODE_POINTS, NONE, CodePoints
 
 _MAX_DEPTH, _MAX_INTERVAL = 50, 20
 _ESCAPES = {"n": 0x0A, "t": 0x09, "r": 0x0D, "f": 0x0C, "v": 0x0B, "a": 0x07, "e": 0x1B}
@@ -74,6 +74,11 @@ class Repetition:
 
 
 Node = Characters | Look | Sequence | Alternation | Repetition
+
+
+def literal(character: str) -> Characters:
+    """Returns the pattern of one character."""
+    return Characters(CodePoints.of([(ord(character), ord(character))]))
 
 
 class NotRegularError(ValueError):

@@ -13,8 +13,7 @@ import string
 import time
 from typing import TYPE_CHECKING
 
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.tables import category_runs, script_runs
+from tokenmill.tokenizer.pre_tokenizers.tables import CodePoints, category_runs, script_runs
 from tokenmill.tokenizer.unicode import data as unicode_data
 
 if TYPE_CHECKING:

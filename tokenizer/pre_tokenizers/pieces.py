@@ -2,7 +2,7 @@
 """`PreTokenizer`, the interface; `Pieces`, the words between its steps; and how a step cuts them further."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,37 +61,6 @@ class Pieces(NamedTuple):
         heads = np.cumsum(lasts - firsts + prefixed) - (lasts - firsts + prefixed)
         copies[heads[prefixed]] += 1
         return self.origins[copies]
-
-
-def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
-    """Runs a kernel of `segment_kernels`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
-    words = pieces.words
-    # Each pre-token has at least one byte. Memory pages that none reaches are never touched.
-    starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)
-    counts = np.zeros(words.n_words + 1, np.int64)
-    split(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, counts)
-    n = int(counts[-1])
-    return pieces.cut(starts[:n], stops[:n], counts)
-
-
-def run_delimiter(pieces: Pieces, behavior: int, find: Any, *arguments: Any) -> Pieces:
-    """Runs a kernel of `segment_kernels` that finds delimiters, then applies a behaviour to them."""
-    words = pieces.words
-    # Each segment has at least one byte.
-    starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)
-    is_match = recycled.empty(pieces.n_bytes, np.bool_)
-    counts = np.zeros(words.n_words + 1, np.int64)
-    find(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, is_match, counts)
-    return merged(pieces, behavior, starts, stops, is_match, counts)
-
-
-def merged(
-    pieces: Pieces, behavior: int, starts: Positions, stops: Positions, is_match: Flags, counts: Positions
-) -> Pieces:
-    """Applies a behaviour to segments of pieces; overwrites all arrays."""
-    kernels.merge_segments(behavior, starts, stops, is_match, counts)
-    n = int(counts[-1])
-    return pieces.cut(starts[:n], stops[:n], counts)
 
 
 def prefixed_by(pieces: Pieces, insert: bytes, prefixed: Flags) -> Pieces:

@@ -25,52 +25,10 @@ REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2,
 
 
 @kernel
-def segments_of_literal(values, starts, stops, literal, failures, inverted, out_starts, out_stops, out_match, counts):
-    """Makes each occurrence of a literal a match, from the left, without overlaps. A segment has at least one byte.
-
-    With `inverted`, the matches are the segments between.
-
-    Args:
-      literal: uint8[m], m > 0.
-      failures: int64[m], for the first q + 1 bytes of the literal, the length of their longest proper prefix that is
-        also their suffix. With it (Knuth, Morris and Pratt) no byte of the text is read more than twice.
-      out_match: bool[n_bytes], filled: whether each segment is a match.
-    """
-    n = 0
-    for k in range(starts.size):
-        between = starts[k]
-        matched = 0
-        for i in range(starts[k], stops[k]):
-            while matched > 0 and values[i] != literal[matched]:
-                matched = failures[matched - 1]
-            if values[i] == literal[matched]:
-                matched += 1
-            if matched == literal.size:
-                first = i + 1 - matched
-                if between < first:
-                    out_starts[n] = between
-                    out_stops[n] = first
-                    out_match[n] = inverted
-                    n += 1
-                out_starts[n] = first
-                out_stops[n] = i + 1
-                out_match[n] = not inverted
-                n += 1
-                between = i + 1
-                matched = 0
-        if between < stops[k]:
-            out_starts[n] = between
-            out_stops[n] = stops[k]
-            out_match[n] = inverted
-            n += 1
-        counts[k + 1] = n
-
-
-@kernel
 def segments_of_automaton(values, starts, stops, automata, inverted, out_starts, out_stops, out_match, counts):
-    """Makes what a pattern matches a match, or, with `inverted`, the segments between; see `segments_of_literal`.
+    """Makes what a pattern matches a match, or, with `inverted`, the segments between. A segment has at least one byte.
 
-    automata: Automata of one pattern, changed.
+    automata: Automata of one pattern, changed; out_match: bool[n_bytes], filled: whether each segment is a match.
     """
     n = 0
     for k in range(starts.size):

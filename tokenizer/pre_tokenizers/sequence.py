@@ -1,14 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Sequence` of pre-tokenizers, and the scanner that does the work of several."""
+"""`ByteLevel` and `Metaspace`, the pre-tokenizers of byte-level and SentencePiece models; `Sequence`; their scanner."""
 
 import dataclasses
 import functools
+from typing import Literal
 
-from tokenmill.tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
+import numpy as np
+import numpy.typing as npt
+
 from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, WhitespaceSplit
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import GPT2_PATTERN
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, prefixed_by, spaces_replaced
 from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner, find_scanner
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled, split_spelled
+from tokenmill.tokenizer.pre_tokenizers.split import run_node
+from tokenmill.tokenizer.unicode.tables import check_bert_unicode
+from tokenmill.tokenizer.words import begins_with
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteLevel(PreTokenizer):
+    """Splits with the pattern of GPT-2. The bytes of its pre-tokens are those of the text.
+
+    HF then spells every byte as a character of GPT-2's alphabet. Here models take bytes as they are, and only
+    vocabularies and `id_to_token` use that alphabet.
+
+    Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
+    """
+
+    add_prefix_space: bool = True
+    """Puts a space in front of every text that does not begin with one."""
+    trim_offsets: bool = True
+    """Without effect: HF reads it in post-processing only."""
+    use_regex: bool = True
+    unicode: str = dataclasses.field(default="8", repr=False)
+    """The version of Unicode that says what letters and numbers are; see `unicode.tables.BERT_UNICODE`."""
+
+    def __post_init__(self) -> None:
+        check_bert_unicode(self.unicode)
+
+    @property
+    def isolated(self) -> Node | None:
+        return parse(GPT2_PATTERN, self.unicode) if self.use_regex and not self.add_prefix_space else None
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        if self.add_prefix_space:
+            pieces = prefixed_by(pieces, b" ", ~begins_with(*pieces.words[:3], b" "))
+        return run_node(pieces, parse(GPT2_PATTERN, self.unicode)) if self.use_regex else pieces
+
+
+@dataclasses.dataclass(frozen=True)
+class Metaspace(PreTokenizer):
+    """Replaces spaces by a visible character, puts one in front, and splits before each.
+
+    Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
+    """
+
+    replacement: str = "\u2581"
+    prepend_scheme: Literal["always", "never", "first"] = "always"
+    """Where one is put in front, if it is not there: every text, none, or only a text that begins its document."""
+    split: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.replacement) != 1:
+            raise ValueError(f"replacement must be one character, got {self.replacement!r}")
+        if self.prepend_scheme not in ("always", "never", "first"):
+            raise ValueError(f"prepend_scheme must be always, never or first, got {self.prepend_scheme!r}")
+
+    def _prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        if self.prepend_scheme == "never":
+            return np.zeros(pieces.words.n_words, np.bool_)
+        there = begins_with(*pieces.words[:3], b" ") | begins_with(*pieces.words[:3], self.replacement.encode())
+        return ~there if self.prepend_scheme == "always" else ~there & pieces.is_first
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        return spaces_replaced(pieces, self.replacement, self._prefixed(pieces), cuts=self.split)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +101,9 @@ class Sequence(PreTokenizer):
 
     @property
     def is_fast(self) -> bool:
-        """See `PreTokenizer`."""
         return all(part.is_fast for part in self.pretokenizers)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
         for i, step in enumerate(flat(self)):
             if i == self._last_byte_level + 1:
                 return split_spelled(pieces, self._split_spelled)

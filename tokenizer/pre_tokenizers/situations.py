@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.kernels.automata import Automata
 from tokenmill.tokenizer.kernels.blocks import SECOND, STARTS
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import N_CODE_POINTS
+from tokenmill.tokenizer.pre_tokenizers.tables import N_CODE_POINTS
 
 Flags = npt.NDArray[np.bool_]
 

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep
-from tokenmill.tokenizer.pre_tokenizers import segment_kernels
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, check_finished, new_automata
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, segments_of
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
-from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array
+from tokenmill.tokenizer.pre_tokenizers.tables import CodePoints
+from tokenmill.tokenizer.ragged import Ragged, gathered, string_array
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.words import whole_rows
 
@@ -39,18 +37,9 @@ _automaton = functools.lru_cache(maxsize=16)(lambda node: build((node,), 1))
 
 def find_pattern(rows: Ragged, node: Node) -> npt.NDArray[np.int64]:
     """Returns the matches of a pattern in rows of valid UTF-8, int64[n, 3]: where each starts and stops, and 0."""
-    words = whole_rows(rows)
-    n_bytes = int((words.stops - words.starts).sum())
-    # Each segment has at least one byte. Memory pages that none reaches are never touched.
-    starts, stops = recycled.empty(n_bytes, np.int64), recycled.empty(n_bytes, np.int64)
-    is_match, counts = recycled.empty(n_bytes, np.bool_), np.zeros(words.n_words + 1, np.int64)
-    automata = new_automata(_automaton(node))
-    segment_kernels.segments_of_automaton(
-        words.values, read_only(words.starts), read_only(words.stops), automata, False, starts, stops, is_match, counts
-    )
-    check_finished(automata, "the pattern of a text step")
-    found = np.flatnonzero(is_match[: counts[-1]])
-    return np.column_stack((starts[found], stops[found], np.zeros_like(found)))
+    segments = segments_of(whole_rows(rows), _automaton(node), "the pattern of a text step")
+    found = np.flatnonzero(segments.is_match[: segments.counts[-1]])
+    return np.column_stack((segments.starts[found], segments.stops[found], np.zeros_like(found)))
 
 
 class PatternStep(EditingStep):

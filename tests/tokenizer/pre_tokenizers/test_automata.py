@@ -15,11 +15,11 @@ from tests.strategies import FEWER
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Sequence, Split, patterns
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, NONE, CodePoints
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
+from tokenmill.tokenizer.pre_tokenizers.tables import ALL, NONE, CodePoints
 from tokenmill.tokenizer.ragged import text_rows
 
 CHARACTERS = (
