@@ -16,8 +16,7 @@ from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
-from tokenmill.pipeline.tokenizing.writing import merge_planned
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
 

@@ -30,8 +30,7 @@ from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.shuffling import PlannedShard
 from tokenmill.pipeline.tokenizing import pages
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_folders
-from tokenmill.pipeline.tokenizing.writing import merge_planned
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_folders
 from tokenmill.tokenizer import Tokenizer
 
 OF_FOLDERS = ("n_documents", "n_tokens")

@@ -29,7 +29,7 @@ from tokenmill.pipeline.shuffling import PlannedShard, plan_shards
 from tokenmill.pipeline.splits import Split, Splits
 from tokenmill.pipeline.tokenizing.chat import ChatTexts, with_made
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
-from tokenmill.pipeline.tokenizing.parts import check_field
+from tokenmill.pipeline.tokenizing.pages import check_field
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer, stand_in
 from tokenmill.pipeline.training.train import check_counts
 from tokenmill.tokenizer import Tokenizer

@@ -36,8 +36,7 @@ from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.splits import Piece, Splits
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
-from tokenmill.pipeline.tokenizing.writing import merge_planned
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
 _MAY_CHANGE = ("paths", "exclude", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)

@@ -23,9 +23,8 @@ from tokenmill.pipeline.input.batches import ReadBatch, n_named
 from tokenmill.pipeline.statistics import words
 from tokenmill.pipeline.statistics.sample import Sample
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.tokenizing.encoders import Encoded, Rejected, Texts, encode, encoder_of
-from tokenmill.pipeline.tokenizing.pages import Changes, Page, SplitBooks, Step, Work, schema_of_rows
+from tokenmill.pipeline.tokenizing.pages import Changes, Page, SplitBooks, Step, Work, leave_out_others, schema_of_rows
 from tokenmill.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Normalize:
             batch, left_out = languages.tell_languages(batch, config.text.languages)
             books.statistics += left_out
         if config.output.parts is not None:
-            batch, left_out = parts.leave_out_others(batch, config)
+            batch, left_out = leave_out_others(batch, config)
             books.statistics += left_out
         return batch
 

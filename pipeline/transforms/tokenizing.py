@@ -41,7 +41,7 @@ from tokenmill.pipeline.shuffling import Pass, PlannedShard, deal, load_merged, 
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import Page, Step, Work, read_pages, schema_of_rows
 from tokenmill.pipeline.tokenizing.steps import STEPS
-from tokenmill.pipeline.tokenizing.writing import SplitWriter, load_committed, merge_planned
+from tokenmill.pipeline.tokenizing.tokenize import SplitWriter, load_committed, merge_planned
 from tokenmill.pipeline.transforms.elements import Done, Todo
 from tokenmill.pipeline.transforms.stages import (
     Meter,

@@ -10,7 +10,7 @@ import pytest
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.config.output import TAKEN_NAMES
 from tokenmill.pipeline.output import folders
-from tokenmill.pipeline.tokenizing.parts import part_of
+from tokenmill.pipeline.tokenizing.pages import part_of
 
 SPLITS = {"train": 0.7, "validation": 0.1, "test": 0.2}
 N_FILES, N = 4, 150

@@ -21,8 +21,7 @@ from tokenmill.pipeline.estimating import forecast, report, trial
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
-from tokenmill.pipeline.tokenizing.writing import merge_planned
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
 WORDS = ["the", "mill", "grinds", "text", "玫", "unaffable", "tokens", "zzz", "ing"]

@@ -14,7 +14,7 @@ from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
-from tokenmill.pipeline.tokenizing.writing import merge_planned
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned
 
 
 def test_shards_of_other_runs_are_not_finished(make_shuffled, tmp_path):
