@@ -40,7 +40,7 @@ def explain(samples: Samples, step: int, row: int, token: int | None = None) -> 
       TypeError: if the rows are none of TokenMill's.
       ValueError, OSError: if an output is not as its manifest says; a text that cannot be read again is none.
     """
-    from tokenmill.pipeline.proving.explaining import explain_step  # reads inputs, and needs what a job needs
+    from tokenmill.pipeline.proving.trace import explain_step  # reads inputs, and needs what a job needs
 
     return explain_step(samples, step, row, token)
 

@@ -162,12 +162,12 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.output.writers.json_texts import to_plain
-    from tokenmill.pipeline.proving import explaining, trace
+    from tokenmill.pipeline.proving import trace
 
     with mistakes():
         output, shard, row, token = _place(options.place)
-        if shard is None and explaining.is_index(output):
-            parts = explaining.explain_row(output, row, token)
+        if shard is None and trace.is_index(output):
+            parts = trace.explain_row(output, row, token)
             record = {"folder": output, "row": row, "token": token, "parts": parts}
             lines = [*_lines_of_parts(parts)] or ["separator or padding: belongs to no document"]
             print_result(options, record, lines, to_plain)

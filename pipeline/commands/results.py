@@ -103,7 +103,7 @@ def prove(
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.proving.explaining import is_index, verify_index
+    from tokenmill.pipeline.proving.trace import is_index, verify_index
     from tokenmill.pipeline.running.display import megabytes
 
     started = time.monotonic()

@@ -15,18 +15,17 @@ import pyarrow.parquet as pq
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books import sums_kernels
 from tokenmill.pipeline.books.counts import count_reasons
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
 from tokenmill.pipeline.output import tables
 from tokenmill.pipeline.output.placement import Int64s, RowForm
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.proving.documents import ListedDocuments
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
-from tokenmill.pipeline.proving.rows import PlacedRows
+from tokenmill.pipeline.proving.rows import ListedDocuments, PlacedRows
 from tokenmill.pipeline.statistics.tally import Statistics
 
 
 def count_files(
-    output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
+    output: str, entry: Written, found: Mapping[str, Any], report: VerifyReport
 ) -> Iterator[tuple[FileRecord, Statistics]]:
     """Checks the files of a split or a shard; yields the record of each file with rows, and its statistics."""
     files = (entry.shard, *entry.companions)
@@ -62,7 +61,7 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
 
 def _count_shard(
     output: str,
-    entry: LedgerEntry | ShardEntry,
+    entry: Written,
     file: FileRecord,
     found: Mapping[str, Any],
     listed: ListedDocuments | None,
@@ -74,12 +73,8 @@ def _count_shard(
         return None  # a problem is reported already, and nothing else tells where documents are
     has_columns = formats.keeps_padding(name)
     counted = Statistics(tokenizer["vocab_size"], tokenizer["unk_id"])
-    if listed is None:
-        placed = PlacedRows(name, "", form, None, None, None, counted)
-    else:
-        doc_ids = listed.doc_ids if has_columns and not form.is_packed else None
-        of = listed.name, form, listed.placement, doc_ids, listed.n_tokens, counted
-        placed = PlacedRows(name, *of, is_hashed=isinstance(entry, ShardEntry))
+    has_ids, is_hashed = has_columns and not form.is_packed, isinstance(entry, ShardEntry)
+    placed = PlacedRows(name, form, listed, counted, has_ids=has_ids, is_hashed=is_hashed)
     fields = listed.fields if listed is not None and form.strategy == "documents" else None
     kept: list[pa.RecordBatch] = []
     try:
@@ -134,9 +129,7 @@ def _count_trained(batches: Iterator[pa.RecordBatch], report: VerifyReport) -> I
         yield batch
 
 
-def _close_count(
-    counted: Statistics, entry: LedgerEntry | ShardEntry, file: FileRecord, report: VerifyReport
-) -> Statistics:
+def _close_count(counted: Statistics, entry: Written, file: FileRecord, report: VerifyReport) -> Statistics:
     """Compares the counted contents of a file with its record."""
     name = file.file
     if file is entry.shard:
@@ -192,16 +185,3 @@ def _check_metadata(handle: Any, name: str, tokenizer: Mapping[str, Any], report
     digest = said.get("tokenizer") if isinstance(said, dict) else None
     if digest != tokenizer["digest"]:
         report.problems.append(f"{name}: made by tokenizer {digest}, but the manifest's is {tokenizer['digest']}")
-
-
-def compare_counts(
-    entry: LedgerEntry, file: FileRecord, counted: Statistics, recorded: Statistics, report: VerifyReport
-) -> None:
-    """Compares the tokens of a split, counted again in one of its files, with its recorded statistics."""
-    name = entry.statistics.file
-    for what in ("token_counts", "length_counts"):
-        ours, theirs = getattr(counted, what), getattr(recorded, what)
-        wrong = np.flatnonzero(ours != theirs)
-        if wrong.size:
-            i = int(wrong[0])
-            report.problems.append(f"{name}: {what}[{i}] is {theirs[i]}, {file.file} has {ours[i]}")

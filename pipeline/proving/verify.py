@@ -5,9 +5,9 @@ Of an output in parts it proves each folder by itself, then `parts.json`, which 
 """
 
 import functools
-from collections import Counter
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, parts
 from tokenmill.pipeline.books.job_books import imbalances
 from tokenmill.pipeline.books.job_record import differences, read_job
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
 from tokenmill.pipeline.books.manifest import check_folder, results, split_ids, sums
 from tokenmill.pipeline.books.manifest import digest as digest_of
@@ -27,7 +27,7 @@ from tokenmill.pipeline.jobs.finish import Totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.placement import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
-from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, count_files
+from tokenmill.pipeline.proving.shards import check_rejects, count_files
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.statistics.tally import Statistics, disagreements
 from tokenmill.pipeline.statistics.vocabulary import read_token_counts, token_counts
@@ -105,34 +105,45 @@ def _count_again(output: str, manifest: Mapping[str, Any], report: VerifyReport)
     Returns:
       The totals; None if a part of the ledger cannot be used.
     """
-    of = manifest["tokenizer"] or {}
+    of, is_shuffled = manifest["tokenizer"] or {}, manifest["shuffle"] is not None
     listed = ListedAgain(manifest)
-    tokens = Statistics(of.get("vocab_size") or 0, of.get("unk_id"))
-    totals = Totals(
-        output, listed, tokens, is_shuffled=manifest["shuffle"] is not None, is_whole="replay_of" not in manifest
-    )
-    is_complete = True
+    recorded, counted = (Statistics(of.get("vocab_size") or 0, of.get("unk_id")) for _ in range(2))
+    totals = Totals(output, listed, recorded, is_shuffled=is_shuffled, is_whole="replay_of" not in manifest)
+    n_wanted = n_usable = n_counted = 0
 
-    def splits() -> Iterator[LedgerEntry]:
-        nonlocal is_complete
-        for split_id in split_ids(manifest):
-            if (entry := LedgerEntry.read(output, split_id)) is None:
-                is_complete = False
-                report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
-                continue
-            totals.add(entry)
-            yield entry
+    def entries(kind: Any, ids: Iterable[str], add: Callable[[Any], None]) -> Iterator[Written]:
+        nonlocal n_wanted
+        for entry_id in ids:
+            n_wanted += 1
+            if (entry := kind.read(output, entry_id)) is None:
+                report.problems.append(f"{filenames.entry_name(entry_id)}: missing, or not a ledger entry")
+            else:
+                add(entry)
+                yield entry
 
-    for checked, recorded in in_turn(functools.partial(_check_split, output, manifest), splits()):
-        report.merge(checked)
-        if recorded is None:
-            is_complete = False
-        else:
-            totals.statistics.merge(recorded)
+    check = functools.partial(_check_entry, output, manifest)
+    for checked in in_turn(check, entries(LedgerEntry, split_ids(manifest), totals.add)):
+        report.merge(checked.report)
+        if checked.recorded is not None:
+            n_usable += 1
+            recorded.merge(checked.recorded)
     totals.close()
-    if manifest["shuffle"] is not None:
-        is_complete = _check_shards(output, manifest, totals, report) and is_complete
-    if not is_complete:  # nothing can be compared with the lists, but with what they say
+    shards = [record["entry"] for record in manifest["shards"]] if is_shuffled else []
+    for checked in in_turn(check, entries(ShardEntry, shards, totals.add_shard)):
+        report.merge(checked.report)
+        n_usable += 1
+        of_shard = checked.entry
+        assert isinstance(of_shard, ShardEntry)
+        if len(shards) != of_shard.n_shards or shards[of_shard.index] != of_shard.shard_id:
+            place = f"{shards.index(of_shard.shard_id)} of {len(shards)}"
+            problem = f"shard {of_shard.index} of {of_shard.n_shards} stands where {place} belongs"
+            report.problems.append(f"{filenames.entry_name(of_shard.shard_id)}: {problem}")
+        if checked.counted is not None:
+            n_counted += 1
+            counted.merge(checked.counted)
+    if is_shuffled and n_counted == len(shards):  # all documents of the splits must be there
+        report.problems += _differences("the shards", counted, "the splits have", recorded)
+    if n_usable < n_wanted:  # nothing can be compared with the lists, but with what they say
         for record in (each for kind in _FILES for each in manifest[kind]):
             check_file(output, _file_record(record), report)
         return None
@@ -144,65 +155,29 @@ _FILES = "shards", "companions", "documents", "rejects"
 """The lists of files."""
 
 
-def _check_shards(output: str, manifest: Mapping[str, Any], totals: Totals, report: VerifyReport) -> bool:
-    """Checks the shards of a shuffle; they must have the tokens of the splits. Returns whether all can be read."""
-    recorded = totals.statistics
-    tokens = Statistics(recorded.token_counts.size, manifest["tokenizer"]["unk_id"])
-    n_shards, n_counted, n_read = len(manifest["shards"]), 0, 0
-
-    def shards() -> Iterator[ShardEntry]:
-        nonlocal n_read
-        for index, shard_id in enumerate(record["entry"] for record in manifest["shards"]):
-            name = filenames.entry_name(shard_id)
-            if (entry := ShardEntry.read(output, shard_id)) is None:
-                report.problems.append(f"{name}: missing, or not a ledger entry")
-                continue
-            if (entry.index, entry.n_shards) != (index, n_shards):
-                place = f"{index} of {n_shards}"
-                report.problems.append(f"{name}: shard {entry.index} of {entry.n_shards} stands where {place} belongs")
-            totals.add_shard(entry)
-            n_read += 1
-            yield entry
-
-    for checked, entry, counts in in_turn(functools.partial(_check_shard, output, manifest), shards()):
-        report.merge(checked)
-        if counts and counts[0][0] is entry.shard:
-            tokens.merge(counts[0][1])
-            n_counted += 1
-    if n_counted == n_shards:
-        for what in ("token_counts", "length_counts"):
-            ours, theirs = getattr(tokens, what), getattr(recorded, what)
-            if wrong := np.flatnonzero(ours != theirs).tolist():
-                i = wrong[0]
-                report.problems.append(f"the shards have {ours[i]} in {what}[{i}], the splits {theirs[i]}")
-    return n_read == n_shards
-
-
 class ListedAgain:
     """The lists of a manifest, compared with the same lists made again, record by record."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         """Takes the manifest."""
-        self._records = {kind: iter(manifest[kind]) for kind in SCHEMAS}
-        self._numbers = Counter[str]()
+        nothing = itertools.repeat(None)
+        self._records = {kind: enumerate(itertools.chain(manifest[kind], nothing)) for kind in SCHEMAS}
         self._problems: list[str] = []
 
     def take(self, kind: str, record: Mapping[str, Any]) -> None:
         """Compares the next record of a list."""
-        self._compare(kind, record, next(self._records[kind], None))
+        self._compare(kind, record)
 
     def problems(self) -> list[str]:
         """Returns what differs, after all was taken."""
-        for kind, records in self._records.items():
-            if (record := next(records, None)) is not None:
-                self._compare(kind, None, record)
+        for kind in self._records:
+            self._compare(kind, None)
         return self._problems
 
-    def _compare(self, kind: str, ours: Mapping[str, Any] | None, theirs: Mapping[str, Any] | None) -> None:
+    def _compare(self, kind: str, ours: Mapping[str, Any] | None) -> None:
+        number, theirs = next(self._records[kind])
         if ours != theirs and len(self._problems) < _MOST_LISTED:
-            where = f"{filenames.MANIFEST}: {kind}[{self._numbers[kind]}]"
-            self._problems.append(f"{where} is {theirs}, the ledger has {ours}")
-        self._numbers[kind] += 1
+            self._problems.append(f"{filenames.MANIFEST}: {kind}[{number}] is {theirs}, the ledger has {ours}")
 
 
 _MOST_LISTED = 1000
@@ -224,59 +199,65 @@ def _file_record(listed: Mapping[str, Any]) -> FileRecord:
     return FileRecord(**{name: value for name, value in listed.items() if name not in ("split", "entry")})
 
 
-def _check_split(
-    output: str, manifest: Mapping[str, Any], entry: LedgerEntry
-) -> tuple[VerifyReport, Statistics | None]:
-    """Returns what is wrong with a split, and its statistics if they can be used."""
-    report = VerifyReport()
-    tokenizer = manifest["tokenizer"]
-    recorded = None
-    if check_file(output, entry.statistics, report):
-        try:
-            with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
-                recorded = Statistics.from_bytes(handle.read(), tokenizer["unk_id"])
-        except ValueError as error:
-            report.problems.append(f"{entry.statistics.file}: {error}")
-    if recorded is not None and recorded.token_counts.size != tokenizer["vocab_size"]:
-        n_counts = recorded.token_counts.size
-        report.problems.append(f"{entry.statistics.file}: {n_counts} counts for {tokenizer['vocab_size']} tokens")
-        recorded = None
-    report.problems += [*imbalances(entry), *(disagreements(entry, recorded) if recorded is not None else ())]
-    if entry.tokenizer != tokenizer["digest"]:
-        name = filenames.entry_name(entry.split_id)
-        difference = f"made by tokenizer {entry.tokenizer}, but the manifest's is {tokenizer['digest']}"
-        report.problems.append(f"{name}: {difference}")
+class _Checked(NamedTuple):
+    report: VerifyReport
+    entry: Written
+    recorded: Statistics | None = None
+    """The statistics of a split, if they can be used."""
+    counted: Statistics | None = None
+    """What the first file of a merged shard has, if it could be read."""
+
+
+def _check_entry(output: str, manifest: Mapping[str, Any], entry: Written) -> _Checked:
+    """Returns what is wrong with a split or a merged shard, and what was recorded or counted of its tokens."""
+    report, digest = VerifyReport(), manifest["tokenizer"]["digest"]
+    name = filenames.entry_name(entry.shard_id if isinstance(entry, ShardEntry) else entry.split_id)
+    recorded = None if isinstance(entry, ShardEntry) else _recorded(output, manifest["tokenizer"], entry, report)
+    report.problems += imbalances(entry)
+    if entry.tokenizer != digest:
+        report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, but the manifest's is {digest}")
+    if isinstance(entry, ShardEntry):
+        whole = check_file(output, entry.keys, report)
+        counted = dict(count_files(output, entry, manifest, report)) if whole else {}
+        return _Checked(report, entry, counted=counted.get(entry.shard))
+    report.problems += disagreements(entry, recorded) if recorded is not None else ()
     marks, has_windows = Marks.from_record(manifest["marks"]), "windows" in manifest["totals"]
-    for what, n, n_each in (
-        ("special", entry["n_special_tokens"], 0 if has_windows else marks.n_special),
-        ("added", entry["n_added_tokens"], marks.n_added),
-    ):
-        if n != n_each * entry.n_documents:
-            name = filenames.entry_name(entry.split_id)
+    for what, n_each in ("special", 0 if has_windows else marks.n_special), ("added", marks.n_added):
+        if (n := entry[f"n_{what}_tokens"]) != n_each * entry.n_documents:
             report.problems.append(f"{name}: {n} {what} tokens, {n_each} for each of {entry.n_documents} documents")
     if entry.rejects is not None and check_file(output, entry.rejects, report):
         check_rejects(output, entry, entry.rejects, report)
     if entry.runs is None:  # otherwise its runs were merged into the shards and removed
-        for file, counted in count_files(output, entry, manifest, report):
+        for file, counted_again in count_files(output, entry, manifest, report):
             if recorded is not None:
-                compare_counts(entry, file, counted, recorded, report)
-    return report, recorded
+                lines = _differences(entry.statistics.file, recorded, f"{file.file} has", counted_again)
+                report.problems += lines
+    return _Checked(report, entry, recorded)
 
 
-def _check_shard(
-    output: str, manifest: Mapping[str, Any], entry: ShardEntry
-) -> tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]:
-    """Returns the problems of a shard of a shuffle, its entry, and the statistics of each of its files."""
-    report = VerifyReport()
-    report.problems += imbalances(entry)
-    if entry.tokenizer != manifest["tokenizer"]["digest"]:
-        name = filenames.entry_name(entry.shard_id)
-        report.problems.append(
-            f"{name}: made by tokenizer {entry.tokenizer}, but the manifest's is {manifest['tokenizer']['digest']}"
-        )
-    if not check_file(output, entry.keys, report):
-        return report, entry, []
-    return report, entry, list(count_files(output, entry, manifest, report))
+def _recorded(output: str, tokenizer: Mapping[str, Any], entry: LedgerEntry, report: VerifyReport) -> Statistics | None:
+    """Returns the statistics of a split, if they can be used."""
+    name = entry.statistics.file
+    if not check_file(output, entry.statistics, report):
+        return None
+    try:
+        with storage.open_read(storage.join(output, name)) as handle:
+            recorded = Statistics.from_bytes(handle.read(), tokenizer["unk_id"])
+    except ValueError as error:
+        report.problems.append(f"{name}: {error}")
+        return None
+    if (n := recorded.token_counts.size) != tokenizer["vocab_size"]:
+        report.problems.append(f"{name}: {n} counts for {tokenizer['vocab_size']} tokens")
+        return None
+    return recorded
+
+
+def _differences(one: str, ours: Statistics, other: str, theirs: Statistics) -> Iterator[str]:
+    """Yields a line for each of the counts of tokens and of lengths that differ, with the first number that does."""
+    for what in ("token_counts", "length_counts"):
+        mine, others = getattr(ours, what), getattr(theirs, what)
+        for i in np.flatnonzero(mine != others)[:1].tolist():
+            yield f"{one}: {what}[{i}] is {mine[i]}, {other} {others[i]}"
 
 
 def _check_tokenizer(output: str, manifest: Mapping[str, Any], report: VerifyReport) -> Tokenizer | None:

@@ -16,7 +16,7 @@ from tests.pipeline.data.test_samples import Numbers
 from tests.plain_job import PlainJob
 from tokenmill.data import Samples
 from tokenmill.pipeline.cli import main
-from tokenmill.pipeline.proving.explaining import explain, locate
+from tokenmill.pipeline.proving.trace import explain, locate
 
 TEXTS = [
     " ".join("the mill grinds text a texts".split()[(i * 7 + j) % 6] for j in range(i * 5 % 23)) for i in range(41)
