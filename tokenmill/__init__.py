@@ -20,11 +20,11 @@ import typing
 if typing.TYPE_CHECKING:
     from tokenmill import data as data
     from tokenmill.pipeline import VERSION as VERSION
-    from tokenmill.pipeline.commands.python import JobError as JobError
-    from tokenmill.pipeline.commands.python import JobResult as JobResult
-    from tokenmill.pipeline.commands.python import plan as plan
-    from tokenmill.pipeline.commands.python import run as run
-    from tokenmill.pipeline.commands.python import verify as verify
+    from tokenmill.pipeline.commands.execution import JobError as JobError
+    from tokenmill.pipeline.commands.execution import JobResult as JobResult
+    from tokenmill.pipeline.commands.execution import plan as plan
+    from tokenmill.pipeline.commands.execution import run as run
+    from tokenmill.pipeline.commands.execution import verify as verify
     from tokenmill.pipeline.comparing.comparison import compare as compare
     from tokenmill.pipeline.config.input import InputConfig as InputConfig
     from tokenmill.pipeline.input.splitting import plan_splits as plan_splits
@@ -54,7 +54,7 @@ _MODULES = {
 _PIPELINE = {
     "VERSION": "tokenmill.pipeline",
     "InputConfig": "tokenmill.pipeline.config.input",
-    **dict.fromkeys(("JobError", "JobResult", "plan", "run", "verify"), "tokenmill.pipeline.commands.python"),
+    **dict.fromkeys(("JobError", "JobResult", "plan", "run", "verify"), "tokenmill.pipeline.commands.execution"),
     "compare": "tokenmill.pipeline.comparing.comparison",
     "plan_splits": "tokenmill.pipeline.input.splitting",
     "read_report": "tokenmill.pipeline.reporting.page",

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as somebody asks for them, on the command line or in Python: checked, planned, tried, run."""
+"""Jobs as somebody asks for them: checked, planned, tried, run.
+
+`Request` is what commands ask for. `run`, `plan` and `verify` are for Python: they take what the commands take, raise
+where these end with another exit code than 0, and print nothing but warnings, and progress if asked.
+"""
 
 import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.commands.reporting import mistakes, say
+from tokenmill.pipeline.commands.reporting import Mistake, mistakes, say
 
 if TYPE_CHECKING:
     from apache_beam import Pipeline
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from tokenmill.pipeline.jobs.planning import JobPlan
     from tokenmill.pipeline.output.folders import Mode
     from tokenmill.pipeline.output.ownership import Lease
+    from tokenmill.pipeline.proving.report import VerifyReport
     from tokenmill.pipeline.running.runner_jobs import RunnerJob
     from tokenmill.pipeline.running.runners import Mode as RunnerMode
     from tokenmill.pipeline.running.runners import RunnerSettings
@@ -216,3 +221,141 @@ def _record_times(plan: "JobPlan", began: float, stages: Sequence[tuple[str, flo
                 page.draw(folder)
     except (OSError, ValueError) as error:
         say(f"warning: {name} could not be written: {error}")
+
+
+def record(output: str, seconds: float) -> dict[str, Any]:
+    """Returns what `--json` prints of a finished job: its folder and its counts."""
+    from tokenmill.pipeline.books import manifest, parts
+
+    is_one = not parts.is_in_parts(output)
+    found = manifest.read(output) if is_one else parts.read(output)
+    names = ("job", "job_digest", "tokenizer" if is_one else "parts", "totals", "balance", "versions")
+    return {"output": output, "seconds": seconds, **{name: found[name] for name in names}}
+
+
+class JobError(RuntimeError):
+    """A job that began and failed. What it has committed is kept: `resume=True` goes on from there."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """A finished job."""
+
+    output: str
+    """Its folder."""
+    seconds: float
+    """Wall-clock."""
+    warnings: tuple[str, ...]
+    """What it warned of before it began, as of files that are left out, and what its summary warns of."""
+    record: Mapping[str, Any] = field(repr=False)
+    """What `tokenmill run --json` prints: `totals`, `balance`, `tokenizer`, `versions`, ..."""
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """`n_documents`, `n_tokens`, `reject_rows` and so on, as in the manifest."""
+        totals: Mapping[str, int] = self.record["totals"]
+        return totals
+
+
+def run(
+    config: "ConfigSource",
+    *,
+    job: Literal["run", "count", "train", "tokenize"] = "run",
+    resume: bool = False,
+    overwrite: bool = False,
+    workers: int | None = None,
+    mode: Literal["inline", "threads", "processes"] | None = None,
+    beam_args: Sequence[str] = (),
+    progress: bool = False,
+) -> JobResult:
+    """Runs a job: trains a vocabulary if the config says so, then tokenizes, as `tokenmill run` does.
+
+        result = tokenmill.run("job.yaml", overwrite=True)
+        result.totals["n_tokens"]
+
+    Args:
+      config: the config.
+      job: part of what the config says, as the command of this name.
+      resume, overwrite: go on with what this job left in the output folder, or remove what an earlier one left there.
+      workers, mode: of local runs, as `--workers` and `--mode`.
+      beam_args: Beam's options, as after `--`.
+      progress: show progress on stderr; in a notebook, as one line that changes.
+
+    Raises:
+      ValueError, OSError: if the job cannot begin, with the message of the command line. JobError: if it fails.
+    """
+    if resume and overwrite:
+        raise ValueError("run: resume goes on with a job, overwrite removes it; give one")
+    began = time.monotonic()
+    with _plainly():
+        from tokenmill.pipeline import storage
+        from tokenmill.pipeline.reporting.summary import warnings
+        from tokenmill.pipeline.running.messages import explain
+
+        storage.configure(beam_args)
+        request = Request.of(job, config, beam_args=beam_args, mode=mode, workers=workers, quiet=not progress)
+        output = request.config.output.path
+        try:
+            told, _ = request.run("resume" if resume else "overwrite" if overwrite else "new")
+        except Mistake:
+            raise
+        except Exception as error:  # a runner, its workers and any file system may raise anything
+            raise JobError(explain(error, output)) from error
+    seconds = time.monotonic() - began
+    return JobResult(output, seconds, (*told, *warnings(output, request.config)), record(output, seconds))
+
+
+def plan(
+    config: "ConfigSource",
+    *,
+    job: Literal["run", "count", "train", "tokenize"] = "run",
+    workers: int | None = None,
+    mode: Literal["inline", "threads", "processes"] | None = None,
+) -> dict[str, Any]:
+    """Returns what `tokenmill plan --json` prints: estimates of a job, with bounds, from a sample of its input.
+
+    Args:
+      config, job, workers, mode: as for `run`.
+
+    Raises:
+      ValueError, OSError: if the job could not begin, or would fail.
+    """
+    with _plainly():
+        from tokenmill.pipeline import storage
+        from tokenmill.pipeline.estimating.report import to_record
+
+        storage.configure(())
+        return to_record(Request.of(job, config, mode=mode, workers=workers, quiet=True).estimate())
+
+
+def verify(target: "ConfigSource", *, deep: bool = False, share: float | None = None) -> "VerifyReport":
+    """Reads an output folder again and proves its manifest, as `tokenmill verify` does.
+
+        assert tokenmill.verify("out").is_proven
+
+    Args:
+      target: the folder; or the config of its job, a mapping or a path that ends with .yaml or .yml.
+      deep: also tokenize a sample of the splits again, from the input, and compare.
+      share: the share of splits and documents for that, from 0 to 1; None: 0.01; at least 3 splits and 200 documents.
+
+    Raises:
+      ValueError, OSError: if it is no folder of a job, or not that of this config.
+    """
+    from tokenmill.pipeline.commands.results import find_output, prove
+
+    if share is not None and not (deep and 0 <= share <= 1):
+        raise ValueError(f"verify: share says how much deep tokenizes again, from 0 to 1; got {share!r}, deep={deep}")
+    output, inputs = find_output(target)
+    return prove(output, deep, share, inputs)[0]
+
+
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    """Raises the error behind a `Mistake`, which is the command line's; keeps Beam from saying what is no news."""
+    from tokenmill.pipeline.running.messages import without_repetitions
+
+    try:
+        with without_repetitions():
+            yield
+    except Mistake as mistake:
+        raise (mistake.__cause__ or ValueError(str(mistake))) from None

@@ -90,6 +90,7 @@ def _request(options: argparse.Namespace) -> "Request":
 
 def report_done(output: str, seconds: float, options: argparse.Namespace, config: "Config | None" = None) -> int:
     """Prints the summary of a finished job, or what `--json` asks for; with its config, also warns of what is odd."""
+    from tokenmill.pipeline.commands.execution import record
     from tokenmill.pipeline.reporting.summary import summarize, warnings
     from tokenmill.pipeline.running.terminal import Terminal
 
@@ -109,16 +110,6 @@ def _report_detached(output: str, given: "RunnerJob", options: argparse.Namespac
         print_json({"output": output, "endpoint": given.endpoint, "job_id": given.job_id})
     say(f"{given} goes on; `tokenmill attach {output}` waits for it")
     return DONE
-
-
-def record(output: str, seconds: float) -> dict[str, Any]:
-    """Returns what `--json` prints of a finished job: its folder and its counts."""
-    from tokenmill.pipeline.books import manifest, parts
-
-    is_one = not parts.is_in_parts(output)
-    found = manifest.read(output) if is_one else parts.read(output)
-    names = ("job", "job_digest", "tokenizer" if is_one else "parts", "totals", "balance", "versions")
-    return {"output": output, "seconds": seconds, **{name: found[name] for name in names}}
 
 
 def _report_failure(error: Exception, output: str, debug: bool) -> int:

@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from tokenmill.pipeline.config.chat import ChatConfig, with_template
 from tokenmill.pipeline.config.job import Config, JobName, lacking
 from tokenmill.pipeline.config.sections import EXPAND, ONE, SEVERAL, ConfigError, Section, did_you_mean
+from tokenmill.pipeline.config.text import ChatConfig, with_template
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from tokenmill.pipeline.config.chat import Role
 from tokenmill.pipeline.config.formats import FORMATS, FormatName, formats_with
 from tokenmill.pipeline.config.sections import (
     ONE,
@@ -26,6 +25,7 @@ from tokenmill.pipeline.config.sections import (
     did_you_mean,
     mistake,
 )
+from tokenmill.pipeline.config.text import Role
 
 MIB = 1 << 20
 LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")

@@ -16,7 +16,6 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from tokenmill.pipeline.config import sections
-from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.output import (
     KEEPS_COLUMNS,
@@ -33,6 +32,7 @@ from tokenmill.pipeline.config.text import (
     DEFAULT,
     LANGUAGE_COLUMNS,
     UNKNOWN,
+    ChatConfig,
     LanguagesConfig,
     Spans,
     Steps,

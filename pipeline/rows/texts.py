@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.config.chat import ChatConfig, with_template
+from tokenmill.pipeline.config.text import ChatConfig, with_template
 from tokenmill.pipeline.input.nested import without_padding
 from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field

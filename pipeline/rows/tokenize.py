@@ -15,7 +15,7 @@ from apache_beam.metrics.metric import Metrics
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.columns import as_lists, ragged
-from tokenmill.pipeline.config.chat import ChatConfig
+from tokenmill.pipeline.config.text import ChatConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.output.arranging import place, windows_form
 from tokenmill.pipeline.output.placement import Marks, gather_ids, measure, placed_columns

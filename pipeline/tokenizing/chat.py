@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.ledger import LOST
-from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.text import ChatConfig
 from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
 from tokenmill.tokenizer.chat.conversations import (
     REASONING,

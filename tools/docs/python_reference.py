@@ -227,8 +227,13 @@ def _methods(found: type) -> dict[str, tuple[str, ast.FunctionDef]]:
 
 def _signature(definition: ast.FunctionDef) -> str:
     """Returns `name(arguments) -> type`."""
-    returns = f" -> {ast.unparse(definition.returns)}" if definition.returns else ""
+    returns = f" -> {_spelled(definition.returns)}" if definition.returns else ""
     return _laid_out(definition.name, _arguments(definition.args), returns)
+
+
+def _spelled(annotation: ast.expr) -> str:
+    """Returns a type as it is written, without the quotes that put off its import."""
+    return str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
 
 
 def _laid_out(name: str, arguments: list[str], returns: str) -> str:
@@ -256,7 +261,7 @@ def _arguments(arguments: ast.arguments) -> list[str]:
 
 
 def _argument(argument: ast.arg, default: ast.expr | None) -> str:
-    named = argument.arg + (f": {ast.unparse(argument.annotation)}" if argument.annotation else "")
+    named = argument.arg + (f": {_spelled(argument.annotation)}" if argument.annotation else "")
     return named + (f" = {ast.unparse(default)}" if default is not None else "")
 
 

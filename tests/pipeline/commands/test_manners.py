@@ -55,19 +55,6 @@ def test_a_replay_prints_its_books_as_json(config, tmp_path, capsys):
     assert replayed["n_documents"] + sum(replayed["rejected"].values()) == n_rejected
 
 
-def test_counts_are_shown_as_json(config, tmp_path, capsys):
-    assert cli.main(["count", config, "--workers", "1", "--quiet"]) == 0
-    assert cli.main(["counts", "show", str(tmp_path / "out"), "--json", "--top", "2"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["top_words"]) == 2
-    assert found["totals"]["n_words"] >= sum(n for _, n in found["top_words"])
-
-
-def test_a_quiet_job_says_nothing(config, capsys):
-    assert cli.main(["tokenize", config, "--workers", "1", "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
 COMMANDS = {name: command for name, command, _ in commands_of(cli.parser())}
 
 
@@ -88,6 +75,10 @@ def test_commands_that_write_say_what_as_json_or_nothing(config, tiny_vocab_file
     assert cli.main(["counts", "show", total, "--top", "0", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert merged == {name: shown[name] for name in shown if name != "top_words"} | {"output": total}
+    assert cli.main(["counts", "show", out, "--json", "--top", "2"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["top_words"]) == 2
+    assert shown["totals"]["n_words"] >= sum(n for _, n in shown["top_words"])
     rest = str(tmp_path / "rest")
     assert cli.main(["counts", "subtract", total, f"a={out}", "--out", rest, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
@@ -101,6 +92,7 @@ def test_commands_that_write_say_what_as_json_or_nothing(config, tiny_vocab_file
 
 def test_a_quiet_command_answers_by_its_exit_code(config, tmp_path, capsys):
     assert cli.main(["tokenize", config, "--workers", "1", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
     assert cli.main(["verify", config, "--quiet"]) == 0
     (tmp_path / "out/stats.json").write_text("{}")
     assert cli.main(["verify", config, "--quiet"]) == 1

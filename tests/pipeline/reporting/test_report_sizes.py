@@ -3,10 +3,8 @@
 
 import json
 
-import pytest
-
 from tests.plain_job import PlainJob
-from tokenmill.pipeline import cli, filenames
+from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.reporting import page
 
@@ -20,16 +18,6 @@ def rendered(output):
     assert len(text.encode()) < LIMIT
     assert 'class="sum wrong"' not in text
     return text
-
-
-def test_a_job_that_rejects_everything_has_no_report_and_says_so(tmp_path, tiny_vocab_file, capsys):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus/a.jsonl").write_text("no json\n")
-    job = PlainJob(tmp_path, [], tiny_vocab_file)
-    with pytest.raises(ValueError, match="none of the 1 records read can be used"):
-        job.run()
-    assert cli.main(["report", str(job.output)]) == 2
-    assert "manifest.json" in capsys.readouterr().err
 
 
 def test_ten_thousand_languages(tmp_path, tiny_vocab_file):

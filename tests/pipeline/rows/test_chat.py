@@ -12,7 +12,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import RenderChat, Tokenize
-from tokenmill.pipeline.config.chat import ChatConfig
+from tokenmill.pipeline.config.text import ChatConfig
 from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 

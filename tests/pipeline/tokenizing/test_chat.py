@@ -15,7 +15,7 @@ import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, run, verify
-from tokenmill.pipeline.config import chat
+from tokenmill.pipeline.config import text
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.input.rejects import REASONS
@@ -192,8 +192,8 @@ def test_a_text_that_the_normalizer_makes_a_special_token_of_is_rejected(folder:
 
 
 def test_the_config_knows_the_roles_and_reserved_arguments_of_the_library() -> None:
-    assert get_args(chat.Role) == conversations.ROLES
-    assert chat.RESERVED == conversations.RESERVED
+    assert get_args(text.Role) == conversations.ROLES
+    assert text.RESERVED == conversations.RESERVED
 
 
 def test_a_row_that_is_cut_has_a_trained_token_or_is_left_out(folder: Path) -> None:
