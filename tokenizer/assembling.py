@@ -17,20 +17,6 @@ from tokenmill.tokenizer.ragged import Ragged
 _SEQUENCES = "AB"
 
 
-class RowLayout(NamedTuple):
-    """What goes around the tokens of texts."""
-
-    template: TemplateProcessing
-    before: list[int]
-    after: list[int]
-    """The ids before and after a single text."""
-
-    @classmethod
-    def of(cls, template: TemplateProcessing) -> Self:
-        """Takes a template; for no special tokens, one that has none."""
-        return cls(template, *template.around())
-
-
 class Run(NamedTuple):
     """Tokens of a row that are side by side: of a text, special ones, or padding."""
 
@@ -53,7 +39,7 @@ class EncodedTexts:
 
     def __init__(
         self, places: Places | GivenPlaces | None, n_texts: int, firsts: Sequence[int] | None,
-        ids: "Ragged | list[list[int]]", layout: RowLayout, truncation: Truncation | None,
+        ids: "Ragged | list[list[int]]", template: TemplateProcessing, truncation: Truncation | None,
     ) -> None:  # fmt: skip
         """Takes encoded texts.
 
@@ -62,11 +48,11 @@ class EncodedTexts:
           n_texts: how many texts there are, those of a pair one after the other.
           firsts: int[n + 1], the first text of each of the n encodings; None if each has one text.
           ids: a row of int32 ids for each text.
-          layout: what goes around them.
+          template: what goes around them.
           truncation: how long a row may be; what does not fit goes to `overflowing`. None cuts nothing.
         """
         self._places, self._n_texts, self._firsts, self._ids = places, n_texts, firsts, ids
-        self._layout, self._truncation = layout, truncation
+        self._template, self._truncation = template, truncation
         self._is_plain = firsts is None and truncation is None
         if isinstance(ids, Ragged) and ids.n_values <= MOST_LISTED:
             values, ends = ids.values.tolist(), ids.offsets.tolist()
@@ -74,8 +60,8 @@ class EncodedTexts:
 
     @classmethod
     def given(
-        cls, sequences: Sequence[list[EncodedToken]], layout: RowLayout, truncation: Truncation | None = None,
-        trims: tuple[bool, ...] = (), read: Any = None,
+        cls, sequences: Sequence[list[EncodedToken]], template: TemplateProcessing,
+        truncation: Truncation | None = None, trims: tuple[bool, ...] = (), read: Any = None,
     ) -> Self:  # fmt: skip
         """Takes the tokens of one text, or of a pair.
 
@@ -83,7 +69,7 @@ class EncodedTexts:
         """
         places = GivenPlaces([token for tokens in sequences for token in tokens], trims, read)
         ids = [[token.id for token in tokens] for tokens in sequences]
-        return cls(places, len(sequences), [0, len(sequences)], ids, layout, truncation)
+        return cls(places, len(sequences), [0, len(sequences)], ids, template, truncation)
 
     def encodings(self) -> list[Encoding]:
         """Returns one for each text or pair.
@@ -98,7 +84,7 @@ class EncodedTexts:
                 for encoding in encodings:
                     _ = encoding.ids
             return encodings
-        before, after = self._layout.before, self._layout.after
+        before, after = self._template.around
         if before or after:
             return [Encoding.of_row(self, row, ids=before + ids + after) for row, ids in enumerate(self._ids)]
         return [Encoding.of_row(self, row, ids=ids) for row, ids in enumerate(self._ids)]
@@ -133,25 +119,24 @@ class EncodedTexts:
         lengths = [self._offsets[text + 1] - self._offsets[text] for text in self._texts_of(row)]
         if self._truncation is None:
             return [[(0, n)] for n in lengths]
-        n_special = n_added(self._template(row), self._layout.template.special_tokens)
+        n_special = n_added(self._pieces(row), self._template.special_tokens)
         kept = self._truncation.lengths(lengths[0], lengths[1] if len(lengths) > 1 else None, n_special)
         return [self._truncation.parts(n, some) for n, some in zip(lengths, kept, strict=False)]
 
-    def _template(self, row: int) -> Any:
-        template = self._layout.template
-        return template.single if self.n_sequences(row) == 1 else template.pair
+    def _pieces(self, row: int) -> Any:
+        return self._template.single if self.n_sequences(row) == 1 else self._template.pair
 
     def runs(self, row: int, choice: tuple[int, ...] = (0, 0)) -> list[Run]:
         """Returns the layout of an encoding; choice: the number of the part of each of its texts."""
         parts, first = self._parts(row), self._texts_of(row).start
         runs = []
-        for piece in self._template(row):
+        for piece in self._pieces(row):
             if piece.is_sequence:
                 i = _SEQUENCES.index(piece.name)
                 start, stop = parts[i][choice[i]]
                 runs.append(Run(stop - start, piece.type_id, text=first + i, start=start, sequence=i))
             else:
-                special = self._layout.template.special_tokens[piece.name]
+                special = self._template.special_tokens[piece.name]
                 runs.append(Run(len(special.ids), piece.type_id, special.ids, special.tokens))
         return runs
 
@@ -170,7 +155,7 @@ class EncodedTexts:
         if self._truncation is None:
             return []
         parts = self._parts(row)
-        order = [_SEQUENCES.index(piece.name) for piece in self._template(row) if piece.is_sequence]
+        order = [_SEQUENCES.index(piece.name) for piece in self._pieces(row) if piece.is_sequence]
         others = [[k for k in range(1, len(parts[i])) if choice[i] == 0] for i in order]
         # Those with the first part of the text that comes first are the last.
         offered = [[choice[i], *more] for i, more in zip(order, others, strict=True)]
@@ -190,10 +175,9 @@ class EncodedTexts:
         """Returns a field of an encoding in less time than by its runs; None if it cannot."""
         if name != "offsets" or not self._is_plain or self._places is None:
             return None
-        pairs, layout = self._places.offsets(self._offsets[row], self._offsets[row + 1]), self._layout
-        if layout.before or layout.after:
-            return [*[(0, 0)] * len(layout.before), *pairs, *[(0, 0)] * len(layout.after)]
-        return pairs
+        pairs = self._places.offsets(self._offsets[row], self._offsets[row + 1])
+        before, after = self._template.around
+        return [*[(0, 0)] * len(before), *pairs, *[(0, 0)] * len(after)] if before or after else pairs
 
     def field(self, runs: Sequence[Run], name: str) -> Any:
         """Returns a field of the encoding that has these runs."""
@@ -234,4 +218,4 @@ class EncodedTexts:
             else:
                 sequences.append(self._places.tokens_from(self._offsets[text], ids))
         trims = () if self._places is None else self._places.trims
-        return EncodedTexts.given(sequences, self._layout, self._truncation, trims)
+        return EncodedTexts.given(sequences, self._template, self._truncation, trims)

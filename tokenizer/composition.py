@@ -93,7 +93,7 @@ class Composition:
         object.__setattr__(self, name, tuple(value) if name == "added_tokens" else value)
         if name in _ROWS:
             self.__dict__.pop("_text", None)
-            self.__dict__.pop("_row_layouts", None)
+            self.__dict__.pop("_templates", None)
         if name not in _PARTS or not self._is_made:
             return
         try:
@@ -232,7 +232,7 @@ class Composition:
 
     def num_special_tokens_to_add(self, is_pair: bool = False) -> int:
         """Returns how many tokens the post-processor adds to a text, or to a pair."""
-        template = self._template(True)
+        template = self._templates[True]
         return n_added(template.pair if is_pair else template.single, template.special_tokens)
 
     # Rows of fixed length.
@@ -280,5 +280,9 @@ class Composition:
             raise ValueError("this tokenizer has no model; train a vocabulary first (see tokenmill.tokenizer.trainers)")
         return self.model
 
-    def _template(self, add_special_tokens: bool) -> TemplateProcessing:
-        return PLAIN_LAYOUT if self.post_processor is None else self.post_processor.template(add_special_tokens)
+    @cached_property
+    def _templates(self) -> tuple[TemplateProcessing, TemplateProcessing]:
+        """The layouts without and with special tokens."""
+        if self.post_processor is None:
+            return PLAIN_LAYOUT, PLAIN_LAYOUT
+        return self.post_processor.template(False), self.post_processor.template(True)

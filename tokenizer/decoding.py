@@ -257,7 +257,7 @@ class Decoder(Composition):
         """
         unknown = self.unk_token_id
         special = {token.id for token in self.added_tokens if token.special}
-        around = {i for token in self._template(True).special_tokens.values() for i in token.ids}
+        around = {i for token in self._templates[True].special_tokens.values() for i in token.ids}
         if unknown in around:
             unknown = None  # CLIP's unknown token ends texts; no character is unknown to it
         known = [i for i in ids if i in self._token_of]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer.added_tokens import Segments
-from tokenmill.tokenizer.assembling import EncodedTexts, RowLayout
+from tokenmill.tokenizer.assembling import EncodedTexts
 from tokenmill.tokenizer.composition import Composition
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
@@ -162,7 +162,7 @@ class Encoder(Composition):
         self, add_special_tokens: bool = False, *, prepend: Sequence[int] = (), append: Sequence[int] = ()
     ) -> Layout:
         """Returns the layout that `encode_arrow` uses, with further ids, if given, right before and after each text."""
-        template = self._template(add_special_tokens)
+        template = self._templates[add_special_tokens]
         return Layout.of(template, self.truncation, self.padding, prepend=prepend, append=append)
 
     def new_tally(self) -> Tally:
@@ -276,13 +276,8 @@ class Encoder(Composition):
             ids = Ragged(rows.values, rows.offsets[np.cumsum([0, *map(len, words)])]) if is_pretokenized else rows
         words_of = functools.partial(_words, is_pretokenized=is_pretokenized)
         found = Places(self._fixed, texts, ids, words_of) if places else None
-        layout = self._row_layouts[add_special_tokens]
-        return self._padded(EncodedTexts(found, len(texts), firsts, ids, layout, self.truncation).encodings())
-
-    @functools.cached_property
-    def _row_layouts(self) -> tuple[RowLayout, RowLayout]:
-        """The layouts without and with special tokens."""
-        return RowLayout.of(self._template(False)), RowLayout.of(self._template(True))
+        template = self._templates[add_special_tokens]
+        return self._padded(EncodedTexts(found, len(texts), firsts, ids, template, self.truncation).encodings())
 
     @functools.cached_property
     def _fixed(self) -> Self:
@@ -296,8 +291,8 @@ class Encoder(Composition):
         return self.post_processor.trims if self.post_processor else ()
 
     def _laid_out(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
-        layout, read = self._row_layouts[add_special_tokens], getattr(self, "token_runs", None)
-        return self._padded(EncodedTexts.given(sequences, layout, self.truncation, self._trims, read).encodings())[0]
+        template, read = self._templates[add_special_tokens], getattr(self, "token_runs", None)
+        return self._padded(EncodedTexts.given(sequences, template, self.truncation, self._trims, read).encodings())[0]
 
     def _padded(self, encodings: list[Encoding]) -> list[Encoding]:
         padding = self.padding

@@ -61,7 +61,7 @@ class Layout:
           prepend: more ids, between the template's and the text.
           append: more ids, between the text and the template's.
         """
-        before, after = template.around()
+        before, after = template.around
         first, last = (read_only(np.array(ids, np.int32)) for ids in ([*before, *prepend], [*append, *after]))
         return cls(first, last, truncation, padding)
 

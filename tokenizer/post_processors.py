@@ -70,8 +70,9 @@ class TemplateProcessing:
     trims: ClassVar[tuple[bool, ...]] = ()
     """Offsets stay as they are; see `trim_offsets`."""
 
+    @functools.cached_property
     def around(self) -> tuple[list[int], list[int]]:
-        """Returns the ids before and after a single text."""
+        """The ids before and after a single text."""
         at = [piece.is_sequence for piece in self.single].index(True)
         before, after = (
             [i for piece in pieces for i in self.special_tokens[piece.name].ids]

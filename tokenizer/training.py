@@ -129,7 +129,7 @@ class Trainable(Composition):
         for name in ("special_tokens", "user_defined_symbols", "control_symbols"):
             known.update(getattr(trainer, name, ()))
         known.update(getattr(trainer, f"{name}_piece", "") for name in ("unk", "bos", "eos", "pad"))
-        needed = {token for special in self._template(True).special_tokens.values() for token in special.tokens}
+        needed = {token for special in self._templates[True].special_tokens.values() for token in special.tokens}
         if missing := sorted(needed - known):
             raise ValueError(
                 f"the post-processor lays texts out with {missing[0]!r}, which the vocabulary would not have; add it "

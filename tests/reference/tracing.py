@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tokenmill.tokenizer import normalizers
-from tokenmill.tokenizer.assembling import EncodedTexts, RowLayout
+from tokenmill.tokenizer.assembling import EncodedTexts
 from tokenmill.tokenizer.encoding import Encoding
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.base import Edit, edits_of_characters, placed
@@ -106,4 +106,4 @@ def assemble(
     trims: tuple[bool, ...] = (),
 ) -> Encoding:  # fmt: skip
     """Lays out a text or a pair of which everything is known."""
-    return EncodedTexts.given(sequences, RowLayout.of(template), truncation, trims).encodings()[0]
+    return EncodedTexts.given(sequences, template, truncation, trims).encodings()[0]

@@ -11,16 +11,6 @@ from tokenmill.tokenizer import Tokenizer
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "##c", "玫", ".", "don", "n't"]
 
 
-def test_a_vocabulary_without_cls_and_sep_adds_nothing() -> None:
-    tokenizer = Tokenizer.for_bert(["[UNK]", "[CLS]", "a"])
-    assert tokenizer.encode("a").ids == [2]
-
-
-def test_padding_needs_a_token() -> None:
-    with pytest.raises(ValueError, match=r"no padding token '\[PAD\]'; pass pad_id="):
-        Tokenizer.for_bert(["[UNK]"]).enable_padding()
-
-
 def test_byte_tokens_decode_to_their_characters() -> None:
     byte_tokens = [f"<0x{b:02X}>" for b in range(256)]
     tokenizer = Tokenizer.for_bert(["[UNK]", "3", "##7", *byte_tokens], oov="byte", lowercase=False)
@@ -38,20 +28,6 @@ def test_a_tokenizer_without_a_model_counts_but_does_not_encode() -> None:
     assert Tokenizer.from_str(tokenizer.to_str()).model is None
     with pytest.raises(ValueError, match="has no model; train a vocabulary first"):
         tokenizer.encode("a")
-
-
-def test_explain_says_what_is_fused_and_how_full_the_cache_is() -> None:
-    tokenizer = Tokenizer.for_bert(VOCAB)
-    tokenizer.encode_arrow(pa.array(["a b ab a"]))
-    text = tokenizer.explain()
-    assert "BertNormalizer + BertPreTokenizer + WordPiece" in text
-    assert "cache     3 words in 0.0 of 32 MiB, 1 hits and 3 misses so far" in text
-    assert "categories 8.0.0" in text
-
-
-def test_a_vocabulary_with_a_token_twice() -> None:
-    with pytest.raises(ValueError, match="vocab holds token 'a' more than once"):
-        Tokenizer.for_bert(["[UNK]", "a", "a"])
 
 
 def test_the_digest_follows_what_decides_ids() -> None:

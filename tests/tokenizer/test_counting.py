@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.reference import bert as reference
 from tests.reference.counting import count_pre_tokens, sentencepiece_words
 from tokenmill.tokenizer import Tokenizer, word_counter
 from tokenmill.tokenizer import normalizers as nm
@@ -42,46 +41,6 @@ def counts(table: pa.Table) -> dict[str, int]:
     return {row["word"].decode(): row["count"] for row in table.to_pylist()}
 
 
-@given(st.lists(st.lists(strategies.texts(), max_size=5), max_size=4), st.booleans())
-def test_counts_equal_the_reference(batches: list[list[str]], lowercase: bool) -> None:
-    tokenizer = Tokenizer.untrained_bert(lowercase=lowercase)
-    counter = tokenizer.new_word_counter()
-    for batch in batches:
-        counter.update(pa.array(batch, pa.string()))
-    expected = reference.count_words([t for b in batches for t in b], tokenizer.normalizer)
-    table = counter.to_table()
-    assert table.schema == WORD_COUNTS
-    assert counts(table) == expected
-    assert counter.n_words == expected.total()
-    assert counter.n_distinct == len(expected)
-    assert table["word"].to_pylist() == sorted(table["word"].to_pylist())
-
-
-def test_the_table_grows_and_forgets_nothing() -> None:
-    counter = Tokenizer.untrained_bert().new_word_counter()
-    before = counter.n_bytes
-    long = "x" * 300
-    counter.update(pa.array([" ".join(f"w{i} {long}{i % 1000}" for i in range(60_000))] * 2))
-    expected = {f"w{i}": 2 for i in range(60_000)} | {f"{long}{i}": 120 for i in range(1000)}
-    assert counts(counter.to_table()) == expected
-    assert counter.n_bytes > before
-    counter.clear()
-    assert (counter.n_words, counter.n_bytes, counter.to_table().num_rows) == (0, before, 0)
-
-
-@given(st.lists(st.lists(strategies.small_words(), max_size=4), min_size=1, max_size=4))
-def test_counts_of_parts_add_up(parts: list[list[str]]) -> None:
-    tokenizer = Tokenizer.untrained_bert()
-    tables = []
-    whole = tokenizer.new_word_counter()
-    for part in parts:
-        counter = tokenizer.new_word_counter()
-        counter.update(pa.array(part, pa.string()))
-        whole.update(pa.array(part, pa.string()))
-        tables.append(counter.to_table())
-    assert add_word_counts(tables).equals(whole.to_table())
-
-
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_counts_after_any_composition_equal_the_reference(name: str) -> None:
     normalizer, pre_tokenizer = COMPOSITIONS[name]
@@ -109,17 +68,6 @@ def test_sentencepiece_text_is_cut_at_its_spaces(texts: list[str], at_end: bool,
         for word in sentencepiece_words(normalizer.normalize_str(text), at_end):
             expected[word] = expected.get(word, 0) + 1
     assert counts(counter.to_table()) == expected
-
-
-@pytest.mark.parametrize("name", ["gpt2", "metaspace", "word level"])
-def test_a_counter_after_any_composition_grows(name: str) -> None:
-    normalizer, pre_tokenizer = COMPOSITIONS[name]
-    counter = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer).new_word_counter()
-    long = "x" * 60
-    many, one = " ".join(f"{long}{i:x}" for i in range(20_000)), long * 20_000
-    counter.update(pa.array([many, many, one]))
-    once, more = (count_pre_tokens([text], normalizer, pre_tokenizer) for text in (many, one))
-    assert counts(counter.to_table()) == once + once + more
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "word level", "unknown pattern", "bert"])

@@ -16,35 +16,6 @@ from tests import strategies
 from tests.reference import bert as reference
 from tests.reference.counting import swallowed_characters
 from tokenmill.tokenizer import Tokenizer, WordPiece, counting
-from tokenmill.tokenizer.models import OOV_POLICIES
-
-EXAMPLE_VOCAB = ["[UNK]", "3", "##7", "7", "<0xE2>", "<0xB0>", "<0x8B>"]
-
-
-def tokens(tokenizer: Tokenizer, text: str) -> list[str]:
-    return tokenizer.encode(text, add_special_tokens=False).tokens
-
-
-@pytest.mark.parametrize(
-    ("oov", "expected"),
-    [
-        ("word", "[UNK]"),
-        ("contain", "3 [UNK] ##7"),
-        ("char", "3 [UNK] 7"),
-        ("byte", "3 <0xE2> <0xB0> <0x8B> ##7"),
-    ],
-)
-def test_the_example_of_every_oov_policy(oov: str, expected: str) -> None:
-    tokenizer = Tokenizer.for_bert(EXAMPLE_VOCAB, lowercase=False, oov=oov)
-    assert tokens(tokenizer, "3Ⰻ7") == expected.split()
-
-
-@given(strategies.wordpiece_vocabs(), st.lists(strategies.small_words(), max_size=6), st.sampled_from([*OOV_POLICIES]))
-def test_ids_equal_the_reference_on_small_vocabularies(vocab: list[str], texts: list[str], oov: str) -> None:
-    tokenizer = Tokenizer.for_bert(vocab, lowercase=False, oov=oov, cache_bytes=1 << 16)
-    for _ in range(2):  # cold, then from the word cache
-        rows = tokenizer.encode_arrow(pa.array(texts, pa.string())).to_pylist()
-        assert rows == [reference.encode(t, tokenizer.normalizer, tokenizer.model) for t in texts]
 
 
 @given(strategies.text_columns(), st.booleans(), st.sampled_from([None, True, False]), st.booleans(), st.booleans())
@@ -59,17 +30,6 @@ def test_ids_equal_the_reference_on_hostile_columns(
         None if t is None else reference.encode(t, tokenizer.normalizer, tokenizer.model) for t in column.to_pylist()
     ]
     assert tokenizer.encode_arrow(column).to_pylist() == expected
-
-
-@given(st.lists(strategies.texts(), max_size=8), st.data())
-def test_any_cut_into_batches_gives_the_same_rows(texts: list[str], data: st.DataObject) -> None:
-    tokenizer = Tokenizer.for_bert(["[UNK]", *"abcdefghij", *(f"##{c}" for c in "abcdefghij")], oov="contain")
-    whole = tokenizer.encode_arrow(pa.array(texts, pa.string())).to_pylist()
-    cut = data.draw(st.integers(0, len(texts)))
-    array = pa.array(texts, pa.string())
-    parts = [array.slice(0, cut), array.slice(cut)]
-    assert [row for part in parts for row in tokenizer.encode_arrow(part).to_pylist()] == whole
-    assert tokenizer.encode_arrow(pa.chunked_array(parts, pa.string())).to_pylist() == whole
 
 
 @given(st.lists(strategies.texts(), max_size=8), st.sampled_from(["word", "contain", "char", "byte"]))
@@ -137,13 +97,6 @@ def test_a_row_larger_than_any_table() -> None:
     assert tally.n_oov_characters == 1_500_000
 
 
-def test_distinct_words_beyond_the_cache_change_nothing() -> None:
-    vocab = ["[UNK]", *"0123456789", *(f"##{d}" for d in "0123456789")]
-    small, large = (Tokenizer.for_bert(vocab, cache_bytes=n) for n in (1 << 16, 1 << 26))
-    texts = pa.array([" ".join(str(i * 7919) + "0" * (i % 20) for i in range(50_000))])
-    assert small.encode_arrow(texts).equals(large.encode_arrow(texts))
-
-
 def test_threads_share_a_tokenizer() -> None:
     tokenizer = Tokenizer.for_bert(["[UNK]", *"abcdef", *(f"##{c}" for c in "abcdef")], oov="contain")
     texts = [pa.array([" ".join("abcdefx"[i % 7] * (1 + (i * k) % 9) for i in range(2000))]) for k in range(8)]
@@ -177,11 +130,6 @@ def test_a_pickle_is_the_file_and_nothing_else() -> None:
     assert pickle.loads(data).encode_arrow(pa.array(["token7"])).to_pylist() == [[8]]
 
 
-def test_special_tokens_in_text_stay_text() -> None:
-    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[", "]", "cls", "sep"])
-    assert tokens(tokenizer, "[CLS][SEP]") == ["[", "cls", "]", "[", "sep", "]"]
-
-
 def test_offsets_of_one_long_word_take_linear_time() -> None:
     # Counting characters from the start of the word for every token would take an hour.
     tokenizer = Tokenizer(model=WordPiece({"[UNK]": 0, "é": 1, "##é": 2, "##aé": 3}, max_input_chars_per_word=10**6))
@@ -208,15 +156,6 @@ def test_what_is_found_later_is_of_the_tokenizer_as_it_was() -> None:
     assert [each.ids for each in read_after.overflowing] == [each.ids for each in read_before.overflowing]
     with pytest.raises(AttributeError, match="'Encoding' object has no attribute 'idz'"):
         _ = tokenizer.encode("ab").idz
-
-
-def test_habits_are_answered() -> None:
-    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
-    tokenizer.add_tokens(["b"])
-    assert len(tokenizer) == 6
-    assert bool(Tokenizer.untrained("none", "none"))
-    with pytest.raises(TypeError, match=r"a Tokenizer is not called: encode\(text\)\.ids"):
-        tokenizer("a", return_tensors="np")
 
 
 def test_half_a_character_is_no_added_token() -> None:

@@ -12,16 +12,10 @@ from tokenmill.tokenizer.models import BPE, WordLevel
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
 from tokenmill.tokenizer.normalizing import without_idle_steps
-from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, WhitespaceSplit
 from tokenmill.tokenizer.text import TextChain, parse_steps
 
 ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
-
-
-def test_in_clip_the_replacing_of_white_space_is_left_out() -> None:
-    kept = without_idle_steps(Sequence((NFC(), ONE_SPACE, Lowercase())), WhitespaceSplit())
-    assert kept == Sequence((NFC(), Lowercase()))
-    assert without_idle_steps(ONE_SPACE, Whitespace()) is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offsets of columns are those of `Encoding`, in characters and in bytes; the quick ways find what `Locator` does."""
 
-import dataclasses
 import itertools
 import pickle
 
@@ -113,18 +112,6 @@ def test_tokens_of_bytes_need_no_locator(monkeypatch) -> None:
     assert [each.offsets for each in read] == [[(0, 2), (2, 3), (4, 4), (4, 5), (4, 5)], [(0, 2)]]
     with pytest.raises(ValueError, match="not counted: without tally= and sampling="):
         tokenizer.encode_arrow(column, tally=tokenizer.new_tally(), offsets=True)
-
-
-def test_what_is_dropped_or_taken_along_is_found() -> None:
-    tokenizer = byte_level()
-    token = dataclasses.replace(tokenizer.added_tokens[0], lstrip=True, rstrip=True, special=False)
-    tokenizer.added_tokens = [token]
-    texts = ["a  <s>  b", "a<s>b", "玫 <s>"]
-    found = tokenizer.encode_arrow(texts, offsets=True)
-    for text, starts, stops in zip(
-        texts, *(found.column(name).to_pylist() for name in ("starts", "stops")), strict=True
-    ):
-        assert list(zip(starts, stops, strict=True)) == tokenizer.encode(text).offsets
 
 
 @pytest.mark.parametrize("ids", [[[1 << 30, -5, 7, 5, 1 << 30]], [[5]], [[]]])
@@ -253,17 +240,6 @@ def test_places_are_those_of_the_locator(pre_tokenizer, data, texts, is_pretoken
     assert [[getattr(each, name) for name in fields] for each in found] == expected
 
 
-@strategies.FEWER
-@given(batches=st.lists(TEXTS, min_size=1, max_size=4))
-def test_prepared_calls_of_bert_find_what_columns_do(batches) -> None:
-    tokenizer = TOKENIZERS["BERT"].replace()
-    for texts in batches:
-        found = tokenizer.encode_batch(texts, add_special_tokens=False)
-        column = tokenizer.encode_arrow(texts, offsets=True)
-        pairs = zip(column.column("starts").to_pylist(), column.column("stops").to_pylist(), strict=True)
-        assert [each.offsets for each in found] == [list(zip(*pair, strict=True)) for pair in pairs]
-
-
 def nothing_found(_, rows, ids, *, in_bytes):
     starts, stops, words = np.zeros((3, ids.n_values), np.int32)
     return starts, stops, words, np.zeros(rows.n_rows, np.bool_)
@@ -318,17 +294,3 @@ def test_offsets_where_lengths_and_texts_look_right(name) -> None:
     except pytest.skip.Exception:
         return
     assert [hf.encode(text).offsets for text in expected] == list(expected.values())
-
-
-def test_the_steps_of_known_tokenizers_are_traced() -> None:
-    parts = [("T5", "Metaspace"), ("Llama", "none"), ("BERT", "BERT"), ("map", "T5"), ("none", "Whitespace")]
-    for normalizer, pre_tokenizer in parts:
-        tokenizer = Tokenizer(
-            model=MODELS["Unigram"], normalizer=NORMALIZERS[normalizer], pre_tokenizer=PRE_TOKENIZERS[pre_tokenizer]
-        )
-        if normalizer == "BERT":
-            tokenizer = TOKENIZERS["BERT"]
-        found = tokenizer.encode_batch(["The ab é", ("a 玫", "the")])
-        assert found[0].offsets[-1][1] in (0, 8)
-        assert found[1].word_ids
-        assert tokenizer.encode_arrow(["The ab é"], offsets="bytes").column("stops").to_pylist()[0][-1] == 9

@@ -26,10 +26,6 @@ TURNED = TemplateProcessing(
 )
 
 
-def shape(pieces: tuple[TemplatePiece, ...]) -> list[tuple[str, int]]:
-    return [(piece.name, piece.type_id) for piece in pieces]
-
-
 def test_a_sequence_has_one_layout_and_any_number_of_trims() -> None:
     both = Sequence((ByteLevel(False), Sequence((ByteLevel(trim_offsets=False), TURNED)), ByteLevel()))
     assert both.template() is TURNED
@@ -56,25 +52,3 @@ def test_a_sequence_has_one_layout_and_any_number_of_trims() -> None:
 def test_what_has_no_meaning_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_byte_level_may_follow_bert_if_it_does_nothing() -> None:
-    assert Sequence((BERT, ByteLevel(trim_offsets=False))).template() == BERT.template()
-
-
-@pytest.mark.parametrize(
-    "direction, stride, n, kept, parts",
-    [
-        ("right", 0, 7, 7, [(0, 7)]),
-        ("right", 0, 7, 3, [(0, 3), (3, 6), (6, 7)]),
-        ("right", 0, 6, 3, [(0, 3), (3, 6)]),
-        ("right", 1, 7, 3, [(0, 3), (2, 5), (4, 7)]),
-        ("right", 2, 5, 3, [(0, 3), (1, 4), (2, 5)]),
-        ("left", 0, 7, 3, [(4, 7), (1, 4), (0, 1)]),
-        ("left", 1, 6, 3, [(3, 6), (1, 4), (0, 2)]),
-        ("left", 3, 4, 0, [(0, 0), (0, 4)]),
-        ("right", 0, 0, 0, [(0, 0)]),
-    ],
-)
-def test_parts(direction: str, stride: int, n: int, kept: int, parts: list[tuple[int, int]]) -> None:
-    assert Truncation(9, direction=direction, stride=stride).parts(n, kept) == parts  # type: ignore[arg-type]

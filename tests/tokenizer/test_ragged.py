@@ -12,7 +12,6 @@ from tokenmill.tokenizer import (
     add_word_counts,
     check_array,
     count_characters,
-    unchecked_text_rows,
 )
 from tokenmill.tokenizer.languages import Languages, LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
 from tokenmill.tokenizer.post_processors import Padding
@@ -284,8 +283,3 @@ def test_sources_of_spans_are_those_of_the_prepared_text(tokenizer):
     with_spans = TextTokenizer(tokenizer, spans=[SPAN])
     prepared = with_spans.prepare(pa.array(["-", "a https://a.org/ b", "b"]).slice(1))
     assert with_spans.sources(prepared).to_pylist() == [["https://a.org/"], []]
-
-
-def test_rows_that_were_checked_are_not_checked_again():
-    rows = unchecked_text_rows(LATIN_1)
-    assert text_column(rows) == (rows, None)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that is used again: only once nothing refers to it, and no more of it than is allowed."""
 
-import concurrent.futures
 import gc
 import itertools
 from collections.abc import Iterator
@@ -56,36 +55,6 @@ def test_arrays_that_are_alive_never_share_memory() -> None:
         assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
         assert sum(kept.size for kept, _ in recycled._kept) <= recycled._MOST_KEPT_BYTES
         del alive[:-6]
-
-
-def test_zeros_are_zeros_in_memory_that_was_used() -> None:
-    array = recycled.zeros(_N, np.int32, _N)
-    assert not array.any()
-    array[:] = 7
-    first = address(array)
-    del array
-    array = recycled.zeros(_N, np.int32, 1000)
-    assert address(array) == first
-    assert not array[:1000].any()
-    assert array[1000:].all()
-    assert not recycled.zeros(_N, np.int32, 0).any()  # new memory
-    assert not recycled.zeros(10, np.int32, 10).any()
-
-
-def test_threads_have_memory_of_their_own() -> None:
-    def work(number: int) -> int:
-        rng = np.random.default_rng(number)
-        alive: list[np.ndarray] = []
-        n_wrong = 0
-        for _ in range(40):
-            alive.append(recycled.empty(int(rng.integers(1 << 17, 1 << 19)), np.uint64))
-            alive[-1][:] = number
-            if len(alive) > 3:
-                n_wrong += int((alive.pop(int(rng.integers(len(alive)))) != number).sum())
-        return n_wrong
-
-    with concurrent.futures.ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(work, range(4))) == [0] * 4
 
 
 def test_ids_stay_what_they_are_while_others_are_encoded() -> None:

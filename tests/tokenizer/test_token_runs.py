@@ -31,11 +31,6 @@ def test_a_character_of_several_tokens_is_marked_and_named_at_its_end() -> None:
     assert shown(b"\xf0", b"", b"\x9f\x98\x80") == ["‹f0›", "", "‹9f 98 80›=😀"]
 
 
-def test_bytes_of_no_character_are_marked_too() -> None:
-    assert shown(b"\xff", b"a\xe4", b"b", b"\xa0") == ["‹ff›", "a‹e4›", "b", "‹a0›"]
-    assert [run.kind for run in runs_of([(0, "ordinary", b"\xff"), (0, "ordinary", b"a")])] == ["partial", "ordinary"]
-
-
 def test_what_does_not_print_is_escaped_and_accents_stand_alone() -> None:
     assert shown(b"\n\t", "\u202e\u200b".encode(), b"\x1b[31m") == [r"\n\t", r"\u202e\u200b", r"\x1b[31m"]
     assert shown(b"e", "\u0301".encode()) == ["e", "◌\u0301"]

@@ -45,14 +45,3 @@ def test_every_pair_of_bytes_at_the_edges_of_blocks(n_before):
             for after in (b"", b"\x80", b"\x80\x80", b"\x80\x80" + "中".encode() * 30):
                 data = before.encode() + pair + after
                 assert _found([data]) == [_first_invalid(data)], data
-
-
-def test_every_character_is_valid():
-    text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
-    assert _found([text.encode()]) == [-1]
-
-
-def test_it_reads_nothing_beyond_a_stretch():
-    data = "中".encode() * 40
-    for stop in range(60, 96):
-        assert _found([data[:stop], data[stop:]]) == [_first_invalid(data[:stop]), _first_invalid(data[stop:])]

@@ -5,6 +5,7 @@ Source: sentencepiece 0.2.3, same names and meaning, except for what the docs li
 """
 
 import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,23 @@ from tokenmill.tokenizer.ragged import read_only
 from tokenmill.tokenizer.sampling import Sampling
 
 _TYPES = (int, str, bytes, "numpy")
+
+
+def _special_id(name: str) -> Any:
+    def special_id(self: "SentencePieceProcessor") -> int:
+        """The id of a special piece, -1 if there is none."""
+        found: int = getattr(self._trainer, f"{name}_id")
+        return found
+
+    return special_id
+
+
+def _of_type(kind: PieceType) -> Any:
+    def is_of_type(self: "SentencePieceProcessor", id: int | Sequence[int]) -> Any:
+        """Whether an id, or each, is that of a piece of a type."""
+        return self._of(id, lambda i: bool(self._types[i] == kind))
+
+    return is_of_type
 
 
 class SentencePieceProcessor:
@@ -96,17 +114,9 @@ class SentencePieceProcessor:
         ]
         return found if isinstance(input, list) else found[0]
 
-    def encode_as_ids(self, input: Any, **options: Any) -> Any:
-        """Encodes to ids; see `encode`."""
-        return self.encode(input, out_type=int, **options)
-
-    def encode_as_pieces(self, input: Any, **options: Any) -> Any:
-        """Encodes to pieces; see `encode`."""
-        return self.encode(input, out_type=str, **options)
-
-    def encode_as_numpy(self, input: Any, **options: Any) -> Any:
-        """Encodes to int32 arrays; see `encode`."""
-        return self.encode(input, out_type="numpy", **options)
+    encode_as_ids = functools.partialmethod(encode, out_type=int)
+    encode_as_pieces = functools.partialmethod(encode, out_type=str)
+    encode_as_numpy = functools.partialmethod(encode, out_type="numpy")
 
     def sample_encode_as_ids(self, input: Any, nbest_size: int = -1, alpha: float = 0.1, **options: Any) -> Any:
         """Draws a way to encode a text, as ids."""
@@ -256,24 +266,10 @@ class SentencePieceProcessor:
         """Returns the score of an id, or of each."""
         return self._of(id, lambda i: float(np.float32(self._scores[i])))
 
-    def is_unknown(self, id: int | Sequence[int]) -> Any:
-        """Whether an id, or each, is that of the unknown piece."""
-        return self._is(id, PieceType.UNKNOWN)
-
-    def is_control(self, id: int | Sequence[int]) -> Any:
-        """Whether an id, or each, is that of a control piece, such as `<s>`."""
-        return self._is(id, PieceType.CONTROL)
-
-    def is_unused(self, id: int | Sequence[int]) -> Any:
-        """Whether an id, or each, is that of a piece that is not used."""
-        return self._is(id, PieceType.UNUSED)
-
-    def is_byte(self, id: int | Sequence[int]) -> Any:
-        """Whether an id, or each, is that of a byte."""
-        return self._is(id, PieceType.BYTE)
-
-    def _is(self, id: int | Sequence[int], kind: PieceType) -> Any:
-        return self._of(id, lambda i: bool(self._types[i] == kind))
+    is_unknown = _of_type(PieceType.UNKNOWN)
+    is_control = _of_type(PieceType.CONTROL)
+    is_unused = _of_type(PieceType.UNUSED)
+    is_byte = _of_type(PieceType.BYTE)
 
     def _of(self, id: int | Sequence[int], look: Callable[[int], Any]) -> Any:
         if isinstance(id, str | bytes):
@@ -286,21 +282,7 @@ class SentencePieceProcessor:
             raise IndexError(f"piece id {id} is out of range: there are {len(self._pieces)} pieces")
         return look(int(id))
 
-    def unk_id(self) -> int:
-        """The id of the unknown piece."""
-        return self._trainer.unk_id
-
-    def bos_id(self) -> int:
-        """The id of `<s>`, -1 if there is none."""
-        return self._trainer.bos_id
-
-    def eos_id(self) -> int:
-        """The id of `</s>`, -1 if there is none."""
-        return self._trainer.eos_id
-
-    def pad_id(self) -> int:
-        """The id of `<pad>`, -1 if there is none."""
-        return self._trainer.pad_id
+    unk_id, bos_id, eos_id, pad_id = map(_special_id, ("unk", "bos", "eos", "pad"))
 
     def __len__(self) -> int:
         return len(self._pieces)

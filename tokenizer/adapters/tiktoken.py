@@ -93,30 +93,13 @@ class TiktokenEncoding:
             ids += [self._special[special], *piece]
         return ids
 
-    def encode_batch(
-        self,
-        text: Sequence[str],
-        *,
-        num_threads: int = 8,
-        allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
-        disallowed_special: Literal["all"] | Collection[str] = "all",
-    ) -> list[list[int]]:
+    def encode_batch(self, text: Sequence[str], *, num_threads: int = 8, **special: Any) -> list[list[int]]:
         """Encodes texts, each as `encode` does; `num_threads` is taken and has no effect."""
-        return [
-            self.encode(each, allowed_special=allowed_special, disallowed_special=disallowed_special) for each in text
-        ]
+        return [self.encode(each, **special) for each in text]
 
-    def encode_to_numpy(
-        self,
-        text: str,
-        *,
-        allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
-        disallowed_special: Literal["all"] | Collection[str] = "all",
-    ) -> npt.NDArray[np.uint32]:
+    def encode_to_numpy(self, text: str, **special: Any) -> npt.NDArray[np.uint32]:
         """Returns what `encode` does, as uint32[n]."""
-        return np.array(
-            self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special), np.uint32
-        )
+        return np.array(self.encode(text, **special), np.uint32)
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
         """Returns the id of a token; raises KeyError if it is none."""

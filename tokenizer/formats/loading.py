@@ -79,10 +79,10 @@ def _named_padding(parts: Parts, path: Path) -> str | None:
     """Returns the padding token that the settings beside a file name, else its own padding, if it is a token."""
     folder, names = path if path.is_dir() else path.parent, []
     if any((folder / name).is_file() for name in ("tokenizer_config.json", "special_tokens_map.json")):
-        from tokenmill.tokenizer.formats import transformers_settings
+        from tokenmill.tokenizer.formats import transformers_classes
 
         with contextlib.suppress(TokenizerFileError):  # what is wrong beside a file does not matter for its ids
-            roles = transformers_settings.read_settings(folder).roles
+            roles = transformers_classes.read_settings(folder).roles
             names += [roles["pad"].content] if "pad" in roles else []
     names += [] if parts.padding is None else [parts.padding.pad_token]
     return next((name for name in names if parts.token_to_id(name) is not None), None)

@@ -20,10 +20,11 @@ from tokenmill.tokenizer.formats.transformers_classes import (
     NO_LAYOUT,
     Family,
     Kind,
+    Settings,
     family_of,
     known_classes,
+    read_settings,
 )
-from tokenmill.tokenizer.formats.transformers_settings import Settings, read_settings
 from tokenmill.tokenizer.models import WordLevel, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens

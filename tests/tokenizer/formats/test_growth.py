@@ -6,7 +6,6 @@ import json
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.tokenizer import Tokenizer, added_tokens, decoders, normalizers
+from tokenmill.tokenizer import Tokenizer, added_tokens, normalizers
 from tokenmill.tokenizer.added_tokens import AddedToken, AddedTokenMatcher
 from tokenmill.tokenizer.errors import TextGrowthError
 from tokenmill.tokenizer.models import WordLevel
@@ -189,17 +188,6 @@ def test_a_template_may_have_as_many_tokens_as_real_ones() -> None:
     assert len(words(post_processor=of(MAX_AROUND)).encode("a").ids) == MAX_AROUND + 1
     with pytest.raises(ValueError, match="adds 1025 tokens to every text, allowed are 1024"):
         of(MAX_AROUND + 1)
-
-
-@pytest.mark.parametrize(
-    "make", [normalizers.Prepend, lambda c: normalizers.Replace("a", c), decoders.Replace("a", "")]
-)
-def test_contents_are_bounded_in_bytes(make: Callable[[str], Any]) -> None:
-    if isinstance(make, decoders.Replace):
-        make = lambda content: decoders.Replace("a", content)  # noqa: E731
-    make("é" * 512)
-    with pytest.raises(ValueError, match="of which at most 1024 bytes are allowed"):
-        make("é" * 513)
 
 
 ALPHABET = "abé<"

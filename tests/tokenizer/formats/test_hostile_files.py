@@ -210,17 +210,6 @@ def test_a_folder_of_something_else_says_what_is_in_it(tmp_path: Path) -> None:
         Tokenizer.from_file(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["vocab.txt", "spiece.model", "vocab.json", "merges.txt", "tokenizer.model"])
-def test_a_pointer_in_a_folder_is_told_too(tmp_path: Path, name: str) -> None:
-    for other in ("vocab.json", "merges.txt"):
-        (tmp_path / other).write_text("{}")
-    (tmp_path / name).write_bytes(LFS)
-    kind = {"vocab.txt": "Bert", "spiece.model": "T5", "tokenizer.model": "Llama"}.get(name, "GPT2")
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": f"{kind}Tokenizer"}))
-    with pytest.raises(TokenizerFileError, match=f"{name}: this is a pointer of git-lfs"):
-        Tokenizer.from_file(tmp_path)
-
-
 @pytest.mark.parametrize("as_class", [None, "GPT2Tokenizer"])
 def test_merges_that_do_not_fit_name_both_files(tmp_path: Path, as_class: str | None) -> None:
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')

@@ -17,33 +17,6 @@ def fields(**changes: Any) -> dict[str, Any]:
     return json.loads(Tokenizer.for_bert(VOCAB).to_str()) | changes
 
 
-@pytest.mark.parametrize("oov", ["word", "contain", "char"])
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_tokenizer_json_round_trip(tmp_path: Path, oov: str, lowercase: bool) -> None:
-    tokenizer = Tokenizer.for_bert(VOCAB, lowercase=lowercase, strip_accents=False, oov=oov)
-    tokenizer.enable_truncation(9, stride=2, strategy="only_first", direction="left")
-    tokenizer.enable_padding(direction="left", length=7, pad_to_multiple_of=2)
-    tokenizer.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.from_file(tmp_path / "tokenizer.json")
-    assert again.to_str() == tokenizer.to_str()
-    assert again.digest == tokenizer.digest
-    assert repr(again) == repr(tokenizer)
-
-
-def test_the_kind_of_file_is_seen_from_its_content(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_text(Tokenizer.for_bert(VOCAB, lowercase=False).to_str(), encoding="utf-8")
-    assert not Tokenizer.from_file(tmp_path / "vocab.txt").normalizer.lowercase
-
-
-def test_overrides() -> None:
-    tokenizer = Tokenizer.for_bert(VOCAB)._with_overrides(lowercase=False, strip_accents=True, oov="char")
-    assert tokenizer.normalizer.options() == {
-        "clean_text": True, "handle_chinese_chars": True, "strip_accents": True, "lowercase": False,
-        "unicode": "8",
-    }  # fmt: skip
-    assert tokenizer.model.oov_policy == "char"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -128,11 +101,6 @@ def test_a_sparse_file_of_ten_gigabytes_of_zeros(tmp_path: Path) -> None:
         handle.write(b"[UNK]")
     with pytest.raises(TokenizerFileError, match="longer than"):
         Tokenizer.from_file(path)
-
-
-def test_a_directory_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerFileError, match="holds none of"):
-        Tokenizer.from_file(tmp_path)
 
 
 def test_openais_names_of_two_files(tmp_path: Path) -> None:

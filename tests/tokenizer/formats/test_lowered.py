@@ -106,14 +106,6 @@ def test_real_vocabularies(shared_data: Path, name: str, tmp_path: Path, monkeyp
     check(*load_twice(path, monkeypatch))
 
 
-def test_pickles_and_texts_are_mapped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = trained("byte-level").to_str()
-    first = Tokenizer.from_str(text)
-    monkeypatch.setattr(lowered, "_keep", None)
-    assert Tokenizer.from_str(text).encode("the mill").ids == first.encode("the mill").ids
-    assert len(lowered_files()) == 1
-
-
 def test_other_options_and_other_files_are_made_anew(tmp_path: Path) -> None:
     ranks = tmp_path / "r.tiktoken"
     trained("byte-level").save(ranks)
@@ -191,16 +183,6 @@ def test_the_cache_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (kept,) = lowered_files()
     assert loading.load(tmp_path / "t.json").model.tables.units.size
     assert kept.is_file()
-
-
-def test_what_a_kernel_writes_stays_in_its_process(tmp_path: Path) -> None:
-    trained("byte-level").save(tmp_path / "t.json")
-    loading.load(tmp_path / "t.json")
-    before = lowered_files()[0].read_bytes()
-    tables = loading.load(tmp_path / "t.json").model.tables
-    assert tables.pairs.flags.writeable
-    tables.pairs[:] = 0
-    assert lowered_files()[0].read_bytes() == before
 
 
 class Calls:

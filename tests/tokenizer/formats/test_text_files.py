@@ -107,10 +107,3 @@ def test_a_class_decides_the_case_of_its_folder_and_that_is_said(tmp_path: Path)
     tokenizer = Tokenizer.from_file(tmp_path, as_class="BertTokenizer")
     assert tokenizer.normalizer.lowercase
     assert "BertTokenizer lower-cases text unless do_lower_case is false" in tokenizer.explain()
-
-
-@pytest.mark.parametrize(("name", "is_lower"), [("cased", False), ("uncased", True), ("chinese", True)])
-def test_the_vocabularies_of_bert(shared_data: Path, name: str, is_lower: bool) -> None:
-    tokenizer = Tokenizer.from_file(shared_data / "vocab" / f"bert-base-{name}.txt")
-    assert tokenizer.normalizer.lowercase is is_lower
-    assert bool(tokenizer.assumptions) is not is_lower

@@ -4,7 +4,6 @@ refuses."""
 
 import itertools
 import random
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -153,57 +152,6 @@ def test_dropout_is_the_twin(data: st.DataObject, seed: int) -> None:
     found, _ = in_kernel(model, column, seed)
     for i, (word, tokens) in enumerate(zip(column, found, strict=True)):
         assert tokens == model.tokenize_bytes(word, dropout_key(seed, i)), word
-
-
-def ladder(dropout: float | None = None) -> BPE:
-    """A model that makes one token of "unrelated"."""
-    merges = [tuple(m.split()) for m in ("r e", "a t", "e d", "u n", "at ed", "re l", "rel ated", "un related")]
-    tokens = [*"unrelatd", *("".join(m) for m in merges)]
-    return BPE({t: i for i, t in enumerate(tokens)}, merges, dropout)
-
-
-def test_dropout_follows_its_probability() -> None:
-    column = [b"unrelated"] * 2000
-    whole, _ = in_kernel(ladder(), column)
-    for dropout, n_whole in ((0.0, 2000), (1.0, 0)):
-        found, _ = in_kernel(ladder(dropout), column, seed=7)
-        assert found.count(whole[0]) == n_whole
-    assert all(len(tokens) == 9 for tokens in found)
-    some, _ = in_kernel(ladder(0.1), column, seed=7)
-    # Eight merges, each at risk at least once; what is passed over usually comes back.
-    assert 600 < some.count(whole[0]) < 1990
-    assert in_kernel(ladder(0.1), column, seed=7)[0] == some
-    assert in_kernel(ladder(0.1), column, seed=8)[0] != some
-    assert in_kernel(ladder(0.1), column[:5], seed=7)[0] == some[:5]
-
-
-@pytest.mark.parametrize("letters", ["abcd", "aé玫𝖟"])
-@pytest.mark.parametrize("byte_level", [True, False])
-def test_words_around_each_bound_take_the_same_merges(letters: str, byte_level: bool) -> None:
-    # Up to 64 bytes have a way of their own.
-    for seed in range(4):
-        chooser = random.Random(f"{letters} {byte_level} {seed}")
-        spelled = "".join(BYTE_ALPHABET[b] for b in letters.encode()) if byte_level else letters
-        tokens = sorted(BYTE_ALPHABET if byte_level else letters)
-        merges = list(itertools.islice(pairs_that_are_new(chooser, sorted(set(spelled)), tokens), 60))
-        model = BPE({t: i for i, t in enumerate(tokens)}, merges, byte_level=byte_level)
-        column = [
-            "".join(chooser.choice(letters) for _ in range(n)).encode()
-            for n in (*range(1, 36), 63, 64, 65)
-            for _ in "12"
-        ]
-        assert in_kernel(model, column)[0] == [model.tokenize_bytes(word) for word in column]
-
-
-def pairs_that_are_new(chooser: random.Random, letters: list[str], tokens: list[str]) -> Iterator[tuple[str, str]]:
-    """Merges of letters and of what earlier ones have made; what they make is added to the tokens."""
-    parts = list(letters)
-    while True:
-        left, right = chooser.choice(parts), chooser.choice(parts)
-        if left + right not in tokens:
-            tokens.append(left + right)
-            parts.append(left + right)
-            yield left, right
 
 
 @pytest.mark.parametrize(

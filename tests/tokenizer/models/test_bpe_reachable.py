@@ -98,16 +98,6 @@ def test_words_that_merging_does_not_give_back(
         assert in_kernel(model, words)[0] == [model.tokenize_bytes(word) for word in words]
 
 
-def test_most_ways_to_make_a_piece_are_left_out() -> None:
-    model = model_of(all_merges(["ab", "abab", "ba", "aba", "bab"]))
-    assert len(model.merges) == 9
-    kept = reachable(model.merge_ids, np.array([0, 1]), always=False)
-    assert kept is not None
-    assert made_somewhere(model) == {("a", "b"), ("ab", "ab"), ("b", "a"), ("ab", "a"), ("b", "ab")}
-    assert kept[0].products.size == model.tables.products.size == 5
-    assert model.dropout_tables.products.size == 9
-
-
 @pytest.mark.parametrize(
     ("merges", "why"),
     [

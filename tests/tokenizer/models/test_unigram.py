@@ -66,13 +66,6 @@ def test_the_kernel_agrees_with_its_reference_implementation(model: Unigram, wor
     assert encode(model, words) == [[i for i, _ in model.tokenize(word)] for word in words]
 
 
-def test_the_best_path_by_hand() -> None:
-    pieces = ["<unk>", "a", "b", "c", "d", "cd", "ab", "abc", "abcd"]
-    model = Unigram(list(zip(pieces, [0.0, 0, 0, 0, 0, 1, 2, 5, 10], strict=True)), 0)
-    assert encode(model, ["abcdacdxx"]) == [[8, 1, 5, 0]]
-    assert model.tokenize("abcdacdxx") == [(8, 4), (1, 5), (5, 7), (0, 9)]
-
-
 @pytest.mark.parametrize("steps", [None, Whitespace(), Metaspace(), ByteLevel(), Digits()])
 def test_without_an_unknown_token_nothing_is_given_for_an_unknown_character(steps: PreTokenizer | None) -> None:
     model = Unigram([("a", -1.0), ("\u2581", -1.0), ("\u0120", -1.0), (" ", -1.0)])
@@ -97,15 +90,6 @@ def test_sentencepiece_rules_hide_what_is_not_text() -> None:
     ]
     assert encode(Unigram(vocab, 0, piece_types=types), ["ab", "ba", "</s>"]) == [[4], [3, 2], [0]]
     assert encode(Unigram(vocab, 0), ["ab", "ba", "</s>"]) == [[2, 3], [5], [1]]
-
-
-@pytest.mark.parametrize(
-    "pieces, at_spaces",
-    [(["▁", "▁a", "b"], True), (["▁", "▁▁", "▁▁a"], False), (["▁", "a▁"], False), (["▁a"], False)],
-)
-def test_where_text_may_be_cut(pieces: list[str], at_spaces: bool) -> None:
-    model = Unigram([("<unk>", 0.0), *((piece, -1.0) for piece in pieces)], 0)
-    assert model.splits_at_spaces == at_spaces
 
 
 def every_path(model: Unigram, word: str) -> list[float]:

@@ -18,9 +18,6 @@ from tokenmill.tokenizer.models.vocabulary import (
 
 LETTERS = "ab\0é▁玫😀"
 texts = st.text(LETTERS, max_size=30)
-different_texts = st.lists(texts, max_size=30, unique=True)
-# Most have their first bytes in common, some with zeros where others end.
-alike = st.builds(lambda n, m, rest: "a" * 8 * n + "\0" * m + rest, st.integers(0, 3), st.integers(0, 9), texts)
 
 
 @given(st.lists(texts, max_size=20))
@@ -54,18 +51,6 @@ def test_a_token_that_is_no_text() -> None:
     assert Tokens(*padded_bytes(["é".encode()[:1], "é".encode()[1:]])).first_broken() == 0
 
 
-@given(st.one_of(different_texts, st.lists(alike, max_size=60, unique=True)), st.data())
-@example(["a" * 8, "a" * 8 + "\0", "a" * 7 + "\0", "a" * 7, "", "\0"], None)
-def test_tokens_are_sorted_by_their_bytes(expected: list[str], data: st.DataObject | None) -> None:
-    tokens = Tokens.of(expected)
-    order = tokens.sorted_order()
-    assert tokens.take(order) == sorted(expected) == sorted(expected, key=str.encode)
-    if data is not None:
-        kept = data.draw(st.lists(st.booleans(), min_size=len(expected), max_size=len(expected)))
-        taken = tokens.characters.take(np.array(kept, np.bool_))
-        assert taken.points.tolist() == [ord(c) for text, k in zip(expected, kept, strict=True) if k for c in text]
-
-
 @given(st.lists(st.text(LETTERS, min_size=1, max_size=20), max_size=20, unique=True), st.lists(texts, max_size=10))
 def test_a_vocabulary_is_a_dict(tokens: list[str], others: list[str]) -> None:
     expected = {token: 7 * i % 1000 for i, token in enumerate(tokens)}
@@ -88,19 +73,6 @@ def test_a_vocabulary_is_a_dict(tokens: list[str], others: list[str]) -> None:
         values, offsets, ids = each.words
         assert [values[a:b].tobytes().decode() for a, b in itertools.pairwise(offsets)] == tokens
         assert ids.tolist() == list(expected.values())
-
-
-def test_columns_are_made_of_a_dict_and_pickled_without_it() -> None:
-    expected = {"a": 3, "": 1, "bc": 0}
-    vocab = Vocabulary.of(expected)
-    assert Vocabulary.of(vocab) is vocab
-    assert vocab == expected
-    assert vocab.find(["bc", "", "x"]).tolist() == [0, -1, -1]
-    again = pickle.loads(pickle.dumps(vocab))
-    assert "_dict" not in again.__dict__
-    assert again == expected
-    assert again.find_one("a") == 3
-    assert again.find_one("\ud800") == -1
 
 
 @pytest.mark.parametrize("tokens, message", [(["a", ""], "token 1 is empty"), (["a", "b", "a"], "stands twice")])
