@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tokenmill.pipeline import VERSION, storage
-from tokenmill.pipeline.commands import jobs, looking, machines, results, tokenizers, vocabulary
+from tokenmill.pipeline.commands import counts, jobs, looking, machines, results, tokenizers, vocabulary
 from tokenmill.pipeline.commands.arguments import Parser, commands_of, set_command
 from tokenmill.pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 from tokenmill.pipeline.running.messages import configure_logging
@@ -53,6 +53,20 @@ EXAMPLES = {
     ),
     "vocab replace": (
         "tokenmill vocab replace build/quickstart/out/vocab --counts build/quickstart/out --add 10 --dry-run"
+    ),
+    "vocab merge": "tokenmill vocab merge build/quickstart/out/vocab build/extended.json --out build/merged.json",
+    "vocab balance": (
+        "tokenmill train configs/train-from-counts.yaml --overwrite && tokenmill vocab balance "
+        "build/train-from-counts/vocab/8000 --counts build/count --by source --out build/balanced.json"
+    ),
+    "vocab superwords": "tokenmill vocab superwords build/train-from-counts/vocab/8000 --words 3 --out build/wide.json",
+    "vocab rename": (
+        "tokenmill vocab rename build/train-from-counts/vocab/8000 --name '<|endoftext|>=<|end|>' "
+        "--out build/renamed.json"
+    ),
+    "vocab measure": (
+        "tokenmill vocab measure build/train-from-counts/vocab/8000 build/train-from-counts/vocab/16000 "
+        "--counts build/count"
     ),
     "vocab check": "tokenmill vocab check build/quickstart/out/vocab",
     "vocab transfer": (
@@ -122,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, looking, results, vocabulary, tokenizers, machines):
+    for group in (jobs, looking, results, counts, vocabulary, tokenizers, machines):
         group.add_parsers(commands)
     _add_parsers(commands)
     for name, command, _ in commands_of(root):

@@ -1,246 +1,164 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill counts` and `vocab`: word counts, and vocabularies that are changed by them. Only arguments and output."""
+"""`tokenmill vocab`: changes the vocabulary of a tokenizer, from word counts. Only its arguments and its output."""
 
 import argparse
+import inspect
+import io
 import json
-import re
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import file_path, natural, positive, set_command, share, tokenizer_path
+from tokenmill.pipeline.commands.arguments import (
+    file_path,
+    integer,
+    natural,
+    positive,
+    set_command,
+    share,
+    tokenizer_path,
+)
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, print_result, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tokenmill.pipeline.counting.arithmetic import Term
-    from tokenmill.pipeline.counting.counts import CountsArtifact
     from tokenmill.tokenizer import Tokenizer
     from tokenmill.tokenizer.vocabulary import Change
 
-_NAMED = re.compile(r"([\w.-]+)=(.+)")
-_WEIGHT = re.compile(r"\+?[\d.]{1,40}(?:/\d{1,20}|[eE][+-]?\d{1,2})?")
-"""What `Fraction` reads, with an exponent of at most two digits: it writes all digits out."""
-
 
 def add_parsers(commands: Any) -> None:
-    """Adds these to the commands of a parser."""
-    _add_counts(commands)
-    _add_vocab(commands)
-
-
-def _add_counts(commands: Any) -> None:
-    parser = commands.add_parser("counts", help="show, merge, weight and subtract existing word counts")
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    show = actions.add_parser("show", help="show what was counted, how much, and the most frequent words")
-    show.add_argument(
-        "counts", type=file_path, metavar="FOLDER", help="an output folder with counts, or the folder counts in it"
-    )
-    show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
-    set_command(show, _show, "its report, and the words asked for,")
-
-    merge = actions.add_parser(
-        "merge",
-        help="add counts up, weighted by source or by temperature",
-        description="Adds counts up. NAME=FOLDER makes NAME the source of counts that have none. A weight w turns the "
-        "count n of a word into floor(n * w + 1/2).",
-    )
-    merge.add_argument(
-        "counts", nargs="+", type=_named, metavar="[NAME=]FOLDER", help="counts of the same kind of words"
-    )
-    merge.add_argument(
-        "--out", required=True, type=file_path, metavar="FOLDER", help="where the sum goes; must not hold counts"
-    )
-    merge.add_argument(
-        "--weight", action="append", default=[], type=_weight, metavar="SOURCE=W",
-        help="multiply the counts of a source by W, as in 2, 0.5 or 1/3; may be repeated",
-    )  # fmt: skip
-    merge.add_argument(
-        "--temperature", type=float, metavar="T",
-        help="make the share of each source proportional to the T-th root of its words; the total stays",
-    )  # fmt: skip
-    set_command(merge, _merge, "the report of the sum, and where it is,")
-
-    subtract = actions.add_parser("subtract", help="subtract the counts of a part from those of the whole")
-    subtract.add_argument("counts", type=_named, metavar="FOLDER", help="counts of the whole")
-    subtract.add_argument("part", type=_named, metavar="PART", help="counts of a part of it")
-    subtract.add_argument(
-        "--out", required=True, type=file_path, metavar="FOLDER", help="where the rest goes; must not hold counts"
-    )
-    set_command(subtract, _subtract, "the report of the rest, and where it is,")
-
-
-def _named(text: str) -> tuple[str | None, str]:
-    named = _NAMED.fullmatch(text)
-    return (named[1], file_path(named[2])) if named else (None, file_path(text))
-
-
-def _weight(text: str) -> tuple[str, Fraction]:
-    name, equals, number = text.rpartition("=")
-    try:
-        weight = Fraction(number) if _WEIGHT.fullmatch(number) else Fraction(-1)
-    except (ValueError, ZeroDivisionError):
-        weight = Fraction(-1)
-    if not equals or not name or not 0 <= weight <= 10**18:
-        raise argparse.ArgumentTypeError(f"must look like SOURCE=W with a W from 0 to 1e18, as in en=0.5, got {text!r}")
-    return name, weight
-
-
-def _show(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.counting.arithmetic import top_words
-    from tokenmill.pipeline.counting.counts import open_counts
-
-    with mistakes():
-        artifact = open_counts(options.counts)
-        top = [*top_words(artifact, options.top)] if options.top else []
-        lines = [*_describe(artifact), *(f"{count:>16,}  {word!r}" for word, count in top)]
-        print_result(options, {**artifact.report, "top_words": top}, lines)
-    return DONE
-
-
-def _describe(artifact: "CountsArtifact") -> list[str]:
-    """Returns lines that say what counts contain."""
-    report = artifact.report
-    totals, pruned, words = report["totals"], report["pruned"], artifact.words
-    lines = [
-        f"digest           {artifact.digest}",
-        f"normalizer       {_type_of(words['normalizer'])}",
-        f"pre-tokenizer    {_type_of(words['pre_tokenizer'])}",
-        f"documents        {totals['n_documents']:,}",
-        f"bytes of text    {totals['n_text_bytes']:,}",
-        f"characters       {totals['n_chars']:,}, {report['alphabet']['rows']:,} distinct in words",
-        f"words            {totals['n_words']:,}, {totals['n_distinct_words']:,} distinct",
-    ]
-    if pruned["bound"]:
-        lines.append(
-            f"left out         {pruned['n_words']:,} distinct, {pruned['n_occurrences']:,} occurrences, none more than "
-            f"{pruned['bound']:,} times"
-        )
-    if artifact.labels:
-        lines.append(f"by               {', '.join(artifact.labels)}")
-    for group in report["groups"] if artifact.labels else ():
-        share = group["n_words"] / max(1, totals["n_words"])
-        lines.append(f"  {', '.join(group['labels'])}: {group['n_words']:,} words, {share:.2%}")
-    return lines
-
-
-def _type_of(component: Any) -> str:
-    if component is None:
-        return "none"
-    parts = component.get("normalizers") or component.get("pretokenizers") or ()
-    return f"{component['type']}({', '.join(map(_type_of, parts))})" if parts else str(component["type"])
-
-
-def _merge(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.counting.arithmetic import merge, weights_of
-
-    def add(terms: "list[Term]") -> "CountsArtifact":
-        return merge(terms, options.out, weights_of(terms, dict(options.weight), options.temperature))
-
-    return _calculate("merge", options.counts, add, options)
-
-
-def _subtract(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.counting.arithmetic import subtract
-
-    return _calculate(
-        "subtract", [options.counts, options.part], lambda terms: subtract(terms[0], terms[1], options.out), options
-    )
-
-
-def _calculate(
-    what: str,
-    given: Sequence[tuple[str | None, str]],
-    calculate: "Callable[[list[Term]], CountsArtifact]",
-    options: argparse.Namespace,
-) -> int:
-    from tokenmill.pipeline.counting.arithmetic import Term, check_terms
-    from tokenmill.pipeline.counting.counts import open_counts
-    from tokenmill.pipeline.output.ownership import own
-
-    with mistakes():
-        terms = [Term(open_counts(folder), name) for name, folder in given]
-        check_terms(terms)
-        with own(options.out, f"counts {what}"):
-            made = calculate(terms)
-        print_result(options, {"output": options.out, **made.report}, [*_describe(made), f"in {options.out}"])
-    return DONE
-
-
-def _add_vocab(commands: Any) -> None:
+    """Adds the command to the commands of a parser."""
     parser = commands.add_parser("vocab", help="change the vocabulary of a tokenizer, from word counts, with proof")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    extend = actions.add_parser(
-        "extend",
-        help="add entries, learned from word counts; every old id stays what it was",
-        description="Goes on with training where the vocabulary ends: words begin as they are cut now, and new entries "
+    extend = _add_change(
+        actions, "extend", "add entries, learned from word counts; every old id stays what it was",
+        "Goes on with training where the vocabulary ends: words begin as they are cut now, and new entries "
         "come after all old ones. Says how words are cut then, by language and source, before it writes FILE.",
-    )
-    _add_common(extend)
-    extend.add_argument("--add", required=True, type=positive, metavar="N", help="the most entries to add")
+    )  # fmt: skip
+    _add_learned(extend, "add")
     extend.add_argument(
-        "--into-reserved", action="store_true", help="give new entries the ids of reserved ones, such as [unused7]"
-    )
-    _add_keep(extend)
+        "--into-reserved", action="store_true", dest="into",
+        help="give new entries the ids of reserved ones, such as [unused7]",
+    )  # fmt: skip
     extend.add_argument(
         "--coverage", type=share, default=0.9995, metavar="SHARE",
         help="add unknown characters until so much of all characters is known (0.9995)",
     )  # fmt: skip
-    set_command(extend, _extend, "what changes, and where it is,")
 
-    prune = actions.add_parser(
-        "prune",
-        help="remove the entries that are used least; merges stay valid",
-        description="Removes one entry after the other, the least used first, which then adds to the use of its parts. "
+    prune = _add_change(
+        actions, "prune", "remove the entries that are used least; merges stay valid",
+        "Removes one entry after the other, the least used first, which then adds to the use of its parts. "
         "Ids close up in their old order; --map writes which row of an embedding matrix goes where.",
-    )
-    _add_common(prune)
+    )  # fmt: skip
     how_many = prune.add_mutually_exclusive_group(required=True)
-    how_many.add_argument("--to", type=positive, metavar="N", help="leave so many entries")
+    how_many.add_argument("--to", type=positive, metavar="N", dest="size", help="leave so many entries")
     how_many.add_argument("--min-count", type=positive, metavar="N", help="remove those that are used less often")
-    set_command(prune, _prune, "what changes, and where it is,")
 
-    replace = actions.add_parser(
-        "replace",
-        help="put new entries in place of unused ones; all other ids stay",
-        description="Gives the ids of entries that no counted word uses, and no merge needs, to entries as of extend.",
+    replace = _add_change(
+        actions, "replace", "put new entries in place of unused ones; all other ids stay",
+        "Gives the ids of entries that no counted word uses, and no merge needs, to entries as of extend.",
+    )  # fmt: skip
+    _add_learned(replace, "replace")
+
+    merge = _add_change(
+        actions, "merge", "add the entries of another vocabulary; ids and merges of the first stay",
+        "Appends each entry of OTHER that TOKENIZER lacks and can make by one more merge, in the order of OTHER; names "
+        "those that it leaves out. With --counts it says how words are cut then.", counts=False,
+    )  # fmt: skip
+    merge.add_argument("second", type=tokenizer_path, metavar="OTHER", help="the tokenizer to take entries from")
+    _add_keep(merge)
+    _add_balance(actions)
+    _add_others(actions)
+
+
+def _add_balance(actions: Any) -> None:
+    balance = _add_change(
+        actions, "balance", "learn other merges that treat languages alike (parity-aware BPE)",
+        "Learns the merges of a BPE tokenizer anew: each is the most frequent pair of the language that has gained "
+        "least so far. Ids change. Says what words cost before and after, by language, and the Gini coefficient.",
+    )  # fmt: skip
+    balance.add_argument("--by", default="lang", metavar="LABEL", help="the label of counts to treat alike (lang)")
+    balance.add_argument("--size", type=positive, metavar="N", help="entries of the vocabulary (as many as now)")
+    balance.add_argument(
+        "--dev", type=file_path, metavar="FOLDER", help="counts of the same text in each language, to be equally long"
     )
-    _add_common(replace)
-    replace.add_argument("--add", required=True, type=positive, metavar="N", help="the most entries to replace")
-    _add_keep(replace)
-    set_command(replace, _replace, "what changes, and where it is,")
-    _add_questions(actions)
-
-
-def _add_questions(actions: Any) -> None:
-    """Adds the commands that change no tokenizer."""
-    check = actions.add_parser(
-        "check",
-        help="list the entries that no text becomes",
-        description="Lists entries that merges never make of their text, that normalizer and pre-tokenizer keep text "
-        "from, that are spelled as another, or that an added token cuts. Exits with 1 if there are any.",
+    balance.add_argument(
+        "--ratio", action=_Gather, type=_ratio, metavar="LABEL=R",
+        help="how long the same text is in a language, in bytes or characters, relative to others; may be repeated (1)",
+    )  # fmt: skip
+    balance.add_argument(
+        "--global-merges", type=natural, default=0, metavar="N", help="learn so many first as without languages (0)"
     )
-    check.add_argument("tokenizer", type=tokenizer_path, metavar="TOKENIZER", help="a file or folder of any format")
-    set_command(check, _check, "them")
+    balance.add_argument(
+        "--window", type=natural, default=0, metavar="N",
+        help="pass over a language that had more than --alpha times its share of the last N merges (0: never)",
+    )  # fmt: skip
+    balance.add_argument("--alpha", type=float, default=2.0, metavar="A", help="see --window (2)")
+    balance.add_argument("--min-count", type=positive, default=2, metavar="N", help="rarer pairs are not merged (2)")
 
-    transfer = actions.add_parser(
-        "transfer",
-        help="write of which old ids each id of another tokenizer is made, to begin its embeddings with",
-        description="Cuts the text of each entry of NEW by OLD; weights are shares of its bytes.",
+
+def _add_others(actions: Any) -> None:
+    """Adds the commands that need no counts, or change no tokenizer."""
+    words = _action(
+        actions, "superwords", _superwords, "let words be several, for entries that cross spaces (SuperBPE)",
+        "Writes TOKENIZER with another pattern: up to N words with single spaces between are one word. It cuts text as "
+        "before. Count text with it, and `vocab extend` adds entries of several words.", "where it is",
+    )  # fmt: skip
+    words.add_argument("--words", type=integer(2, 64), default=4, metavar="N", help="the most words (4)")
+    words.add_argument("--out", required=True, type=file_path, metavar="FILE", help="the file to write")
+
+    rename = _action(
+        actions, "rename", _rename, "give special tokens other names, wherever a file or template has them",
+        "Renames in vocabulary, added tokens, post-processor and settings. Of a folder of transformers it also "
+        "rewrites the other files, chat templates included; OUT is a folder then.", "what was written",
+    )  # fmt: skip
+    rename.add_argument(
+        "--name", action=_Gather, required=True, type=_pair, metavar="OLD=NEW", dest="names", help="may be repeated"
     )
-    transfer.add_argument("old", type=tokenizer_path, metavar="OLD", help="the tokenizer of the model that there is")
-    transfer.add_argument("new", type=tokenizer_path, metavar="NEW", help="the tokenizer that it is to have")
+    rename.add_argument("--out", required=True, type=file_path, metavar="OUT", help="the file or folder to write")
+
+    measure = _action(
+        actions, "measure", _measure, "bytes per token of tokenizers on the same words, and what a larger one saves",
+        "Cuts counted words, best of text that no vocabulary was trained on, by each TOKENIZER: tokens, bytes per "
+        "token, what each saves against the one before, by label, and the Gini coefficient over labels.", "all numbers",
+    )  # fmt: skip
+    measure.add_argument("others", type=tokenizer_path, nargs="*", metavar="TOKENIZER", help="others, by size")
+    measure.add_argument("--counts", required=True, type=file_path, metavar="FOLDER", help="counts of words")
+
+    _action(
+        actions, "check", _check, "list the entries that no text becomes",
+        "Lists entries that merges never make of their text, that normalizer and pre-tokenizer keep text "
+        "from, that are spelled as another, or that an added token cuts. Exits with 1 if there are any.", "them",
+    )  # fmt: skip
+
+    transfer = _action(
+        actions, "transfer", _transfer, "write of which old ids each id of another tokenizer is made, to begin its "
+        "embeddings with", "Cuts the text of each entry of NEW by TOKENIZER; weights are shares of its bytes.",
+        "how many ids are the same, made of others, and new",
+    )  # fmt: skip
+    transfer.add_argument("new", type=tokenizer_path, metavar="NEW", help="the tokenizer that the model is to have")
     transfer.add_argument("--out", required=True, type=file_path, metavar="FILE", help="the Parquet file to write")
-    set_command(transfer, _transfer, "how many ids are the same, made of others, and new")
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of commands that write a tokenizer."""
+def _action(
+    actions: Any, name: str, run: Callable[[argparse.Namespace], int], help_: str, description: str, what: str
+) -> argparse.ArgumentParser:
+    """Adds an action on a tokenizer."""
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=help_, description=description)
     parser.add_argument("tokenizer", type=tokenizer_path, metavar="TOKENIZER", help="a file or folder of any format")
-    parser.add_argument("--counts", required=True, type=file_path, metavar="FOLDER", help="counts of its words")
+    set_command(parser, run, what)
+    return parser
+
+
+def _add_change(
+    actions: Any, name: str, help_: str, description: str, *, counts: bool = True
+) -> argparse.ArgumentParser:
+    """Adds an action that writes what the function of its name makes of a tokenizer."""
+    parser = _action(actions, name, _change, help_, description, "what changes, and where it is,")
+    parser.add_argument(
+        "--counts", required=counts, type=file_path, metavar="FOLDER", dest="word_counts", help="counts of its words"
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", type=file_path, metavar="FILE", help="the file to write, of the format that it names")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change")
@@ -249,51 +167,167 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="also write the new id of each old one, and what a removed one is cut into, as FILE.parquet; or the new "
         "ids alone, -1 for none, as FILE.npy; may be repeated",
     )  # fmt: skip
+    parser.set_defaults(action=name)
+    return parser
 
 
 def _add_keep(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of commands that add entries."""
     parser.add_argument(
         "--keep-segmentation-of", type=file_path, metavar="OLD", dest="keep",
         help="counts of words none of which may be cut differently",
     )  # fmt: skip
+
+
+def _add_learned(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds the arguments of actions that learn entries."""
+    parser.add_argument(
+        "--add", required=True, type=positive, metavar="N", dest="n", help=f"the most entries to {what}"
+    )
+    _add_keep(parser)
     parser.add_argument(
         "--min-count", type=positive, default=2, metavar="N", help="rarer pairs and characters are not added (2)"
     )
 
 
-def _extend(options: argparse.Namespace) -> int:
-    from tokenmill.tokenizer import vocabulary
+class _Gather(argparse.Action):
+    """Gathers pairs in a mapping."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), values[0]: values[1]})
+
+
+def _pair(text: str) -> tuple[str, str]:
+    old, equals, new = text.rpartition("=")
+    if not (old and equals):
+        raise argparse.ArgumentTypeError(f"must have a name in front of =, got {text!r}")
+    return old, new
+
+
+def _ratio(text: str) -> tuple[str, float]:
+    label, number = _pair(text)
+    try:
+        return label, float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be LABEL=R, as hi=2.5, got {text!r}") from None
+
+
+class _Words:
+    """The words of counts with their labels, a stretch at a time, as often as they are read."""
+
+    def __init__(self, path: str, *tokenizers: "Tokenizer") -> None:
+        """Checks that they are the words of one of these tokenizers at least, and not damaged.
+
+        Raises:
+          ValueError: if they are not.
+        """
+        from tokenmill.pipeline.counting.counts import open_counts
+        from tokenmill.pipeline.counting.words import describe_words
+
+        self._artifact = open_counts(path)
+        self._artifact.check_files()
+        theirs, found = self._artifact.words, [describe_words(each.to_str()) for each in tokenizers]
+        if theirs not in found:
+            name, mine = next((name, each[name]) for each in found for name in each if each[name] != theirs[name])
+            raise ValueError(
+                f"{path!r} holds other words than this tokenizer has: its {name} is {json.dumps(mine)[:200]}, that of "
+                f"the counts {json.dumps(theirs[name])[:200]}; count again with tokenizer.file"
+            )
+
+    def __iter__(self) -> "Iterator[pa.Table]":
+        return self._artifact.labelled()
+
+
+def _made(options: argparse.Namespace) -> "Change":
+    """Returns what the function of an action makes: an option is the argument of its name."""
+    from tokenmill.tokenizer import Tokenizer, vocabulary
+
+    make = getattr(vocabulary, options.action)
+    tokenizer = Tokenizer.from_file(options.tokenizer)
+    given = {name: value for name, value in vars(options).items() if name in inspect.signature(make).parameters}
+    given["first" if options.action == "merge" else "tokenizer"] = tokenizer
+    for name in ("word_counts", "keep", "dev"):
+        if given.get(name) is not None:
+            given[name] = _Words(given[name], tokenizer)
+    if "second" in given:
+        given["second"] = Tokenizer.from_file(given["second"])
+    if given.pop("into", False):
+        given["into"] = vocabulary.reserved_ids(tokenizer)
+        if len(given["into"]) < given["n"]:
+            n = len(given["into"])
+            raise ValueError(f"--add {given['n']}: there are {n} reserved ids; add fewer, or append them")
+    made: Change = make(**given)
+    return made
+
+
+def _change(options: argparse.Namespace) -> int:
+    """Says what changes, writes it unless that is not asked for or something is not proven, and returns the code."""
+    from tokenmill.pipeline import storage
 
     with mistakes():
-        tokenizer, words, keep = _load(options)
-        into = None
-        if options.into_reserved:
-            into = vocabulary.reserved_ids(tokenizer)
-            if len(into) < options.add:
-                raise ValueError(f"--add {options.add}: there are {len(into)} reserved ids; add fewer, or append them")
-        change = vocabulary.extend(
-            tokenizer, words, options.add, into=into, min_count=options.min_count, coverage=options.coverage, keep=keep
-        )
-    return _finish(change, options)
+        for path in options.maps:
+            if not path.endswith((".parquet", ".npy")):
+                raise ValueError(f"--map: must end in .parquet or .npy, got {path!r}")
+        change = _made(options)
+    if not options.json:
+        print(change)
+    if failed := [name for name, failures in change.report["proof"].items() if failures]:
+        say(f"nothing is written, for this could not be proven: {'; '.join(failed)}")
+    elif options.out is not None:
+        with mistakes():
+            _save(change.tokenizer, options.out)
+            for path in options.maps:
+                storage.write_atomic(path, change.map_bytes(path))
+    if options.json:
+        print_json({"output": None if failed else options.out, **change.report})
+    return FAILED if failed else DONE
 
 
-def _prune(options: argparse.Namespace) -> int:
-    from tokenmill.tokenizer import vocabulary
+def _save(tokenizer: "Tokenizer", path: str) -> None:
+    for left_out in tokenizer.left_out(path):
+        say(f"{path} does not hold {left_out}")
+    tokenizer.save(path)
+
+
+def _superwords(options: argparse.Namespace) -> int:
+    from tokenmill.tokenizer import Tokenizer, vocabulary
 
     with mistakes():
-        tokenizer, words, _ = _load(options)
-        change = vocabulary.prune(tokenizer, words, size=options.to, min_count=options.min_count)
-    return _finish(change, options)
+        _save(vocabulary.superwords(Tokenizer.from_file(options.tokenizer), options.words), options.out)
+    print_result(options, {"output": options.out}, [f"in {options.out}"])
+    return DONE
 
 
-def _replace(options: argparse.Namespace) -> int:
-    from tokenmill.tokenizer import vocabulary
+def _rename(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from tokenmill.pipeline import storage
+    from tokenmill.tokenizer import Tokenizer, vocabulary
+
+    names, folder = options.names, Path(options.tokenizer)
+    with mistakes():
+        renamed = vocabulary.rename(Tokenizer.from_file(options.tokenizer), names)
+        if folder.is_dir():
+            files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+            written = vocabulary.rename_files(files, names)
+            for name, data in written.items():
+                storage.write_atomic(storage.join(options.out, name), data)
+        else:
+            _save(renamed, options.out)
+            written = {options.out: b""}
+    told = {"output": options.out, "files": sorted(written), "names": names}
+    print_result(options, told, [f"{', '.join(written)} in {options.out}"])
+    return DONE
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from tokenmill.tokenizer import Tokenizer, vocabulary
 
     with mistakes():
-        tokenizer, words, keep = _load(options)
-        change = vocabulary.replace(tokenizer, words, options.add, keep=keep, min_count=options.min_count)
-    return _finish(change, options)
+        paths = dict.fromkeys([options.tokenizer, *options.others])
+        tokenizers = {path: Tokenizer.from_file(path) for path in paths}
+        measures = vocabulary.measure(tokenizers, _Words(options.counts, *tokenizers.values()))
+    print_result(options, list(measures), measures.lines())
+    return DONE
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -301,76 +335,23 @@ def _check(options: argparse.Namespace) -> int:
 
     with mistakes():
         problems = vocabulary.check(Tokenizer.from_file(options.tokenizer))
-    print_result(options, [each._asdict() for each in problems], [problems])
+    print_result(options, [each._asdict() for each in problems], problems.lines())
     return FAILED if problems else DONE
 
 
 def _transfer(options: argparse.Namespace) -> int:
-    import io
-
     import pyarrow.parquet as pq
 
     from tokenmill.pipeline import storage
     from tokenmill.tokenizer import Tokenizer, vocabulary
 
     with mistakes():
-        table = vocabulary.transfer(*map(Tokenizer.from_file, (options.old, options.new)))
+        table = vocabulary.transfer(*map(Tokenizer.from_file, (options.tokenizer, options.new)))
         buffer = io.BytesIO()
         pq.write_table(table, buffer, compression="zstd", store_schema=False)
         storage.write_atomic(options.out, buffer.getvalue())
     sizes = [len(ids) for ids in table["old_ids"].to_pylist()]
-    said = {"ids": len(sizes), "of_one": sizes.count(1), "of_none": sizes.count(0), "output": options.out}
+    told = {"ids": len(sizes), "of_one": sizes.count(1), "of_none": sizes.count(0), "output": options.out}
     line = "{ids:,} ids, {of_one:,} of one old id, {of_none:,} of none; in {output}"
-    print_result(options, said, [line.format(**said)])
+    print_result(options, told, [line.format(**told)])
     return DONE
-
-
-def _load(options: argparse.Namespace) -> "tuple[Tokenizer, pa.Table, pa.Table | None]":
-    """Returns the tokenizer, the words of `--counts`, and those of `--keep-segmentation-of`."""
-    from tokenmill.tokenizer import Tokenizer
-
-    for path in options.maps:
-        if not path.endswith((".parquet", ".npy")):
-            raise ValueError(f"--map: must end in .parquet or .npy, got {path!r}")
-    tokenizer, keep = Tokenizer.from_file(options.tokenizer), getattr(options, "keep", None)
-    return tokenizer, _words(options.counts, tokenizer), keep and _words(keep, tokenizer)
-
-
-def _words(path: str, tokenizer: "Tokenizer") -> "pa.Table":
-    """Returns the words of counts with their labels.
-
-    Raises:
-      ValueError: if they are not the words of this tokenizer, or damaged.
-    """
-    from tokenmill.pipeline.counting.counts import open_counts
-    from tokenmill.pipeline.counting.words import describe_words
-
-    artifact, mine = open_counts(path), describe_words(tokenizer.to_str())
-    artifact.check_files()
-    for name in mine:
-        if mine[name] != artifact.words[name]:
-            raise ValueError(
-                f"{path!r} holds other words than this tokenizer has: its {name} is {json.dumps(mine[name])[:200]}, "
-                f"that of the counts {json.dumps(artifact.words[name])[:200]}; count again with tokenizer.file"
-            )
-    return artifact.labelled()
-
-
-def _finish(change: "Change", options: argparse.Namespace) -> int:
-    """Says what changes, writes it unless that is not asked for or something is not proven, and returns the code."""
-    from tokenmill.pipeline import storage
-
-    if not options.json:
-        print(change)
-    if failed := [name for name, failures in change.report["proof"].items() if failures]:
-        say(f"nothing is written, for this could not be proven: {'; '.join(failed)}")
-    elif options.out is not None:
-        with mistakes():
-            for left_out in change.tokenizer.left_out(options.out):
-                say(f"{options.out} does not hold {left_out}")
-            change.tokenizer.save(options.out)
-            for path in options.maps:
-                storage.write_atomic(path, change.map_bytes(path))
-    if options.json:
-        print_json({"output": None if failed else options.out, **change.report})
-    return FAILED if failed else DONE

@@ -341,17 +341,11 @@ class CountsArtifact:
             tables += merge_streams([self.stream(partition, group) for group in chosen])
         return pa.concat_tables(tables).sort_by("word").combine_chunks()
 
-    def labelled(self) -> pa.Table:
-        """Returns all words of each group with its labels: `word`, `count`, and a column for each kind of label.
-
-        Memory: that of all distinct words of each group.
-        """
-        tables = []
+    def labelled(self) -> Iterator[pa.Table]:
+        """Yields all words of each group with its labels: `word`, `count`, and a column for each kind of label."""
         for group, table in (pair for partition in range(len(self.files)) for pair in self.tables(partition)):
-            for label, value in zip(self.labels, group, strict=True):
-                table = table.append_column(label, pa.repeat(value, table.num_rows))
-            tables.append(table)
-        return pa.concat_tables(tables or [schemas.WORD_COUNTS.empty_table()])
+            columns = {label: pa.repeat(value, table.num_rows) for label, value in zip(self.labels, group, strict=True)}
+            yield pa.table({"word": table["word"], "count": table["count"], **columns})
 
     def alphabet(self) -> npt.NDArray[np.int64]:
         """Returns how often each code point occurs, int64[0x110000]."""

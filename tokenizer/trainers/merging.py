@@ -6,7 +6,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,10 +29,12 @@ from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     QUEUED,
     RIGHT_BITS,
     ROWS_WANTED,
+    WORD,
     Merging,
     add_all,
     fill_slots,
     fill_token_slots,
+    find_pair,
     lay_out_words,
     list_occurrences,
     merge_occurrences,
@@ -87,26 +89,34 @@ def _with_all_pairs(tables: Merging) -> Merging:
     return tables
 
 
+Ties = Callable[[int, int], Any]
+
+
+def _by_key(left: int, right: int) -> int:
+    return left << 32 | right
+
+
 class Pairs:
     """The pairs of neighbouring symbols of words, the most frequent first; iterate over it, and `merge` what is wanted.
 
     A pair that was not merged when it came does not come again.
     """
 
-    def __init__(self, values: Int32s, offsets: Int64s, counts: Int64s, n_symbols: int, min_count: int) -> None:
+    def __init__(self, words: CountedWords, ids: Int32s, min_count: int, ties: Ties = _by_key) -> None:
         """Lays out words.
 
         Args:
-          values, offsets: int32[n_values] and int64[n_words + 1], the symbols of each word.
-          counts: int64[n_words], all positive; see `MAX_TOTAL` of `word_counts` for their sum.
-          n_symbols: symbols are smaller than this.
+          words: their characters or symbols.
+          ids: int32[4, n_distinct], the symbol of each by its place in the word, -1 to leave it out.
           min_count: pairs that occur less often do not come; at least 1.
+          ties: of pairs that are equally frequent the one comes first of which this is smallest.
         """
-        positions = np.full((values.size, 7), -1, np.int32)
-        lay_out_words(values, offsets, np.tile(np.arange(n_symbols, dtype=np.int32), (4, 1)), positions)
-        self._tables, self._min_count = _tables(positions, counts), min_count
-        self._heap: list[tuple[int, int, int]] = []
-        self._last = -1
+        positions = np.full((words.values.size, 7), -1, np.int32)
+        positions = positions[: lay_out_words(words.values, words.offsets, ids, positions)]
+        self._tables, self._min_count, self._ties = _tables(positions, words.counts), min_count, ties
+        self._heap: list[tuple[int, Any, int, int]] = []
+        self.n_symbols = int(words.counts[positions[:, WORD]].sum())
+        """Symbols of all words, each as often as its word."""
         if len(positions) > 1:
             self._tables = _with_all_pairs(self._tables)
             self._queue(np.arange(self._tables.state[N_PAIRS]))
@@ -118,32 +128,38 @@ class Pairs:
         self._tables.pairs[touched[rises], QUEUED] = rows[rises, COUNT]
         counts, keys = rows[rises, COUNT].tolist(), rows[rises, KEY].tolist()
         for count, key, pair in zip(counts, keys, touched[rises].tolist(), strict=True):
-            heapq.heappush(self._heap, (-count, key, pair))
+            heapq.heappush(self._heap, (-count, self._ties(key >> 32, key & RIGHT_BITS), key, pair))
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Yields count, left and right of the most frequent pair; ties go to the smaller left, then right symbol."""
+        """Yields what `best` returns, as long as there is any."""
+        return iter(self.best, None)
+
+    def best(self) -> tuple[int, int, int] | None:
+        """Returns count, left and right of the most frequent pair."""
         while self._heap:
-            negative, key, pair = heapq.heappop(self._heap)
+            negative, tie, key, pair = heapq.heappop(self._heap)
             count, queued = self._tables.pairs[pair, [COUNT, QUEUED]].tolist()
             if -negative != queued:
                 continue  # a higher entry has come in the meantime
             if count == queued:
                 self._tables.pairs[pair, QUEUED] = np.iinfo(np.int64).max  # it does not come again
-                self._last = pair
-                yield count, key >> 32, key & RIGHT_BITS
-            else:
-                self._tables.pairs[pair, QUEUED] = count if count >= self._min_count else 0
-                if count >= self._min_count:
-                    heapq.heappush(self._heap, (-count, key, pair))
+                return count, key >> 32, key & RIGHT_BITS
+            self._tables.pairs[pair, QUEUED] = count if count >= self._min_count else 0
+            if count >= self._min_count:
+                heapq.heappush(self._heap, (-count, tie, key, pair))
+        return None
 
-    def merge(self, product: int) -> None:
-        """Replaces the pair that came last by a symbol that no word has had yet, left to right in each word."""
-        key, first = self._tables.pairs[self._last, [KEY, FIRST]].tolist()
-        n = list_occurrences(self._tables, first)
+    def merge(self, left: int, right: int, product: int) -> None:
+        """Replaces a pair by one symbol, left to right in each word."""
+        pair = find_pair(self._tables, left << 32 | right) if self._tables.slots.size else -1
+        if pair < 0:
+            return
+        self._tables.pairs[pair, QUEUED] = 0  # should it occur again, it comes again
+        n = list_occurrences(self._tables, int(self._tables.pairs[pair, FIRST]))
         wanted = int(self._tables.state[N_PAIRS]) + 2 * n
         if wanted > len(self._tables.pairs):
             self._tables = _with_room(self._tables, wanted)
-        merge_occurrences(self._tables, n, key >> 32, key & RIGHT_BITS, product)
+        self.n_symbols -= merge_occurrences(self._tables, n, left, right, product)
         self._queue(self._tables.touched[: self._tables.state[N_TOUCHED]].copy())
 
 

@@ -21,7 +21,16 @@ from tokenmill.tokenizer.vocabulary.entries import (
     model_of,
     symbols_of,
 )
-from tokenmill.tokenizer.vocabulary.words import CountedWords, Ints, cut_differently, model_alone, token_counts
+from tokenmill.tokenizer.vocabulary.measuring import Measures
+from tokenmill.tokenizer.vocabulary.words import (
+    Counts,
+    Ints,
+    Tally,
+    cut_differently,
+    model_alone,
+    portions,
+    token_counts,
+)
 
 ID_MAP = pa.schema(
     [
@@ -65,10 +74,9 @@ class Change:
         """Yields what changed, for people."""
         report = self.report
         yield f"{report['ids_before']:,} ids before, {report['ids_after']:,} after"
-        for name in ("added", "removed"):
-            if report[name]:
-                shown = ", ".join(repr(each["token"]) for each in report[name][:_SHOWN])
-                yield f"{name} {len(report[name]):,}: {shown}{', ...' if len(report[name]) > _SHOWN else ''}"
+        for name in ("added", "removed", "left out"):
+            if tokens := [repr(each["token"]) for each in report.get(name, ())]:
+                yield f"{name} {len(tokens):,}: {', '.join(tokens[:_SHOWN])}{', ...' if len(tokens) > _SHOWN else ''}"
         for proof, failures in report["proof"].items():
             yield f"proven: {proof}" if failures == 0 else f"NOT TRUE for {failures:,}: {proof}"
         for kind, rows in report["words"].items():
@@ -80,6 +88,7 @@ class Change:
                     f"({(after - before) / max(1, before):+.1%}), {row['changed_words']:,} of {row['words']:,} words "
                     f"cut differently{'; {:,} -> {:,} unknown'.format(*unknown) if any(unknown) else ''}"
                 )
+        yield from Measures(report.get("measures", ())).lines()
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
@@ -94,8 +103,8 @@ def proven(
     new: Tokenizer,
     id_of: Ints,
     entries: Mapping[int, Entry],
-    words: CountedWords,
-    kept: CountedWords | None = None,
+    words: Counts | None,
+    kept: Counts | None = None,
 ) -> Change:
     """Returns a change with its proof: every counted word is cut by both tokenizers.
 
@@ -104,31 +113,41 @@ def proven(
       old, new: the tokenizers.
       id_of: int64[n_ids], the new id of each old one, -1 if its entry was removed.
       entries: the new entries, by id.
-      words: counted words.
+      words: counted words; None if there are none.
       kept: words none of which may be cut differently; None if there are none such.
     """
-    before, after = words.cut(old), words.cut(new)
-    moved = before._replace(values=id_of.astype(np.int32)[before.values])
-    changed = cut_differently(moved, after)
-    counts, used = token_counts(before, words.counts, old.n_ids), token_counts(after, words.counts, new.n_ids)
-    is_new = np.zeros(new.n_ids, np.bool_)
-    is_new[list(entries)] = True
-    is_settled = ~before.have(id_of < 0) & ~after.have(is_new)
+    counts, used = np.zeros(old.n_ids, np.int64), np.zeros(new.n_ids, np.int64)
+    is_new, tally, n_unsettled = np.isin(np.arange(new.n_ids), list(entries)), Tally(), 0
+    for part in portions(words) if words is not None else ():
+        before, after = part.cut(old), part.cut(new)
+        changed = cut_differently(before.renumbered(id_of), after)
+        counts += token_counts(before, part.counts, old.n_ids)
+        used += token_counts(after, part.counts, new.n_ids)
+        n_unsettled += int((changed & ~before.have(id_of < 0) & ~after.have(is_new)).sum())
+        columns = {
+            "words": np.ones_like(part.counts), "occurrences": part.counts,
+            "tokens_before": before.lengths * part.counts, "tokens_after": after.lengths * part.counts,
+            "unknown_before": before.unknown * part.counts, "unknown_after": after.unknown * part.counts,
+            "changed_words": changed.astype(np.int64), "changed_occurrences": changed * part.counts,
+        }  # fmt: skip
+        tally.add(part, columns)
     token_of = {i: token for token, i in old.get_vocab().items()}
     proof = {
         "every other entry has the token that it had": sum(
             new.id_to_token(int(id_of[i])) != token for i, token in token_of.items() if id_of[i] >= 0
-        ),
-        "words without a removed or a new entry are cut as before": int((changed & is_settled).sum()),
+        )
     }
+    if words is not None:
+        proof["words without a removed or a new entry are cut as before"] = n_unsettled
     if (id_of < 0).any():
         proof["every other entry that its own text made is still made of it"] = _lost(old, new, id_of, token_of)
     if entries:
         proof["every new entry is made of its own text"] = _unreachable(new, entries)
     if kept is not None:
-        cuts = kept.cut(old)
-        differ = cut_differently(cuts._replace(values=id_of.astype(np.int32)[cuts.values]), kept.cut(new))
-        proof[f"all {len(kept.counts):,} words to keep are cut as before"] = int(differ.sum())
+        differ = [cut_differently(part.cut(old).renumbered(id_of), part.cut(new)) for part in portions(kept)]
+        proof[f"all {sum(map(len, differ)):,} words to keep are cut as before"] = sum(
+            int(each.sum()) for each in differ
+        )
     report = {
         "change": what, "ids_before": old.n_ids, "ids_after": new.n_ids,
         "added": [
@@ -140,9 +159,9 @@ def proven(
             for i in np.flatnonzero(id_of < 0).tolist()
             if i in token_of
         ],
-        "proof": proof, "words": words.groups(before, after, changed),
+        "proof": proof, "words": tally.rows(),
     }  # fmt: skip
-    return Change(new, report, _id_map(old, new, id_of, token_of))
+    return Change(new, report, id_map(old, new, id_of, token_of))
 
 
 def _unreachable(tokenizer: Tokenizer, entries: Mapping[int, Entry]) -> int:
@@ -193,7 +212,8 @@ def _symbol_ids(model: BPE, symbol: str) -> list[int]:
     return [] if model.unk_token is None else [model.vocab[model.unk_token]]
 
 
-def _id_map(old: Tokenizer, new: Tokenizer, id_of: Ints, token_of: Mapping[int, str]) -> pa.Table:
+def id_map(old: Tokenizer, new: Tokenizer, id_of: Ints, token_of: Mapping[int, str]) -> pa.Table:
+    """Returns `ID_MAP` for the new id of each old one, int64[n_ids]."""
     removed = [i for i in np.flatnonzero(id_of < 0).tolist() if i in token_of]
     found = dict(zip(removed, pieces(new, [token_of[i] for i in removed]), strict=True))
     columns = (

@@ -97,7 +97,7 @@ def transfer(old: Tokenizer, new: Tokenizer) -> pa.Table:
     """
     known, added = old.get_vocab(), {token.content for token in new.added_tokens}
     names = [new.id_to_token(i) for i in range(new.n_ids)]
-    alike = marks_of(model_of(old)) == marks_of(model_of(new)) and _space(old) == _space(new)
+    alike = marks_of(model_of(old)) == marks_of(model_of(new)) and space_of(old) == space_of(new)
     own = {name for name in names if name in known and (alike or name in added)}
     others = [name for name in names if name is not None and name not in own and name not in added]
     found = dict(zip(others, pieces(old, [_respelled(each, new, old) for each in others]), strict=True))
@@ -109,7 +109,7 @@ def transfer(old: Tokenizer, new: Tokenizer) -> pa.Table:
     return pa.table([pa.array(c, field.type) for c, field in zip(columns, TRANSFER, strict=True)], schema=TRANSFER)
 
 
-def _space(tokenizer: Tokenizer) -> str:
+def space_of(tokenizer: Tokenizer) -> str:
     """Returns what begins the entries that begin a word: a space as bytes are spelled, "▁", or nothing."""
     if is_byte_level(tokenizer.pre_tokenizer):
         return BYTE_ALPHABET[ord(" ")]
@@ -118,7 +118,7 @@ def _space(tokenizer: Tokenizer) -> str:
 
 def _respelled(token: str, new: Tokenizer, old: Tokenizer) -> str:
     """Returns an entry of one vocabulary as another one would spell its text."""
-    (prefix, suffix), space = marks_of(model_of(new)), _space(new)
+    (prefix, suffix), space = marks_of(model_of(new)), space_of(new)
     begins = token.startswith(space) if space else not (prefix and token.startswith(prefix))
     text = token.removeprefix(space).removesuffix(suffix)
     text = text if begins else text.removeprefix(prefix)
@@ -127,7 +127,7 @@ def _respelled(token: str, new: Tokenizer, old: Tokenizer) -> str:
     else:
         spelled = space == BYTE_ALPHABET[ord(" ")] and all(c in BYTE_ALPHABET for c in text)
         data = unspell(text) if spelled else text.encode()
-    (prefix, suffix), space = marks_of(model_of(old)), _space(old)
+    (prefix, suffix), space = marks_of(model_of(old)), space_of(old)
     if space == BYTE_ALPHABET[ord(" ")]:
         text = "".join(BYTE_ALPHABET[byte] for byte in data)
     else:

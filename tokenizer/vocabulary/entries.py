@@ -4,7 +4,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,20 +169,22 @@ def rebuilt(tokenizer: Tokenizer, id_of: Ints, entries: Mapping[int, Entry]) -> 
         new_model = _bpe(tokenizer, model, vocab, id_of, entries)
     else:
         new_model = dataclasses.replace(model, vocab=vocab)
+    return moved(tokenizer, new_model, lambda token: int(id_of[_id_of(tokenizer, token)]))
+
+
+def moved(tokenizer: Tokenizer, model: Any, id_of: Callable[[str], int]) -> Tokenizer:
+    """Returns a tokenizer with another model, in which each of its added tokens has the id of `id_of`, -1 for none."""
     padding, layout, normalizer = tokenizer.padding, tokenizer.post_processor, tokenizer.normalizer
     if isinstance(normalizer, SentencePieceNormalizer):
-        symbols = tuple(each for each in normalizer.user_defined_symbols if id_of[_id_of(tokenizer, each)] >= 0)
+        symbols = tuple(each for each in normalizer.user_defined_symbols if id_of(each) >= 0)
         normalizer = dataclasses.replace(normalizer, user_defined_symbols=symbols)
+    added = [(token, id_of(token.content)) for token in tokenizer.added_tokens]
     return tokenizer.replace(
         normalizer=normalizer,
-        model=new_model,
-        added_tokens=[
-            dataclasses.replace(token, id=int(id_of[token.id]))
-            for token in tokenizer.added_tokens
-            if id_of[token.id] >= 0
-        ],
-        post_processor=layout and renumbered(layout, lambda token: int(id_of[_id_of(tokenizer, token)])),
-        padding=padding and dataclasses.replace(padding, pad_id=int(id_of[padding.pad_id])),
+        model=model,
+        added_tokens=[dataclasses.replace(token, id=new_id) for token, new_id in added if new_id >= 0],
+        post_processor=layout and renumbered(layout, id_of),
+        padding=padding and dataclasses.replace(padding, pad_id=id_of(padding.pad_token)),
     )
 
 

@@ -10,17 +10,17 @@ Models without merges take the same entries: WordPiece as its longest match, whi
 was; Unigram with the score of the two parts, and a little more, so that paths that had no such pair stay best.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
-from tokenmill.tokenizer.trainers.alphabet import count_characters
+from tokenmill.tokenizer.trainers.alphabet import Characters, count_characters
 from tokenmill.tokenizer.trainers.merging import Pairs
 from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
 from tokenmill.tokenizer.vocabulary.changes import Change, proven
@@ -36,7 +36,8 @@ from tokenmill.tokenizer.vocabulary.entries import (
     spelled,
     symbols_of,
 )
-from tokenmill.tokenizer.vocabulary.words import CountedWords, Cuts, Ints, cut_differently
+from tokenmill.tokenizer.vocabulary.runs import mergeable_runs
+from tokenmill.tokenizer.vocabulary.words import Counts, Cuts, Ints, cut_differently, portions
 
 COVERAGE = 0.9995
 """Unknown characters become entries, the most frequent first, until so much of all characters is known; as in
@@ -49,10 +50,10 @@ probabilities, and large beside the rounding of sentencepiece's sums, 6e-5 at -1
 
 def extend(
     tokenizer: Tokenizer,
-    word_counts: pa.Table,
+    word_counts: Counts,
     n: int,
     *,
-    keep: pa.Table | None = None,
+    keep: Counts | None = None,
     into: Sequence[int] | None = None,
     min_count: int = 2,
     coverage: float = COVERAGE,
@@ -74,26 +75,24 @@ def extend(
     """
     if n < 1 or min_count < 1 or not 0 <= coverage <= 1:
         raise ValueError(f"n and min_count must be positive, coverage in 0..1; got {n!r}, {min_count!r}, {coverage!r}")
-    words, kept = CountedWords.of(word_counts), None if keep is None else CountedWords.of(keep)
     new_ids = list(range(tokenizer.n_ids, tokenizer.n_ids + n)) if into is None else list(into)
     if len(new_ids) < n or len(set(new_ids)) < len(new_ids) or min(new_ids) < 0:
         raise ValueError(f"{n} new entries need as many distinct ids, got {len(new_ids)}")
-    kept_cuts = None if kept is None else kept.cut(tokenizer)
-    entries = _characters(tokenizer, words, kept, coverage, min_count)[:n]
+    entries = _characters(tokenizer, word_counts, keep, coverage, min_count)[:n]
     closed = _id_of(tokenizer, new_ids[:n])
     closed[closed >= 0] = np.arange(np.count_nonzero(closed >= 0))  # models without gaps take it, too
     base = rebuilt(tokenizer, closed, dict(enumerate(entries, int(closed.max()) + 1)))
-    barred = _barred_tokens(tokenizer, kept, kept_cuts)
-    entries += itertools.islice(_merges(base, words, min_count, barred), n - len(entries))
+    barred = _barred_tokens(tokenizer, keep)
+    entries += itertools.islice(_merges(base, word_counts, min_count, barred), n - len(entries))
     while True:
         if not entries:
             raise ValueError(f"nothing can be added: no pair occurs {min_count} times in words that may change")
         placed = dict(zip(new_ids, entries, strict=False))
         id_of = _id_of(tokenizer, list(placed))
         extended = rebuilt(tokenizer, id_of, placed)
-        lost = _entries_to_drop(tokenizer, extended, kept, kept_cuts, new_ids)
+        lost = _entries_to_drop(tokenizer, extended, keep, new_ids)
         if not lost:
-            return proven("extend", tokenizer, extended, id_of, placed, words, kept)
+            return proven("extend", tokenizer, extended, id_of, placed, word_counts, keep)
         entries = [entry for i, entry in enumerate(entries) if i not in lost]
 
 
@@ -105,17 +104,15 @@ def _id_of(tokenizer: Tokenizer, taken: Sequence[int]) -> Ints:
 
 
 def _characters(
-    tokenizer: Tokenizer, words: CountedWords, kept: CountedWords | None, coverage: float, min_count: int
+    tokenizer: Tokenizer, words: Counts, kept: Counts | None, coverage: float, min_count: int
 ) -> list[Entry]:
     """Returns entries for the most frequent unknown characters, in each form in which they stand in words."""
     model = model_of(tokenizer)
     if isinstance(model, BPE) and model.byte_level:
         return []
     marks, vocab = marks_of(model), tokenizer.get_vocab()
-    found = count_characters(words_as_code_points(words.table()))
-    in_kept = np.zeros_like(found.occurrences)
-    if kept is not None:
-        in_kept = count_characters(words_as_code_points(kept.table())).occurrences
+    found = _count_characters(words)
+    in_kept = np.zeros_like(found.occurrences) if kept is None else _count_characters(kept).occurrences
     entries: dict[int, list[str]] = {}
     for character in np.flatnonzero(found.occurrences).tolist():
         places = [place for place in range(4) if found.places[character] >> place & 1]
@@ -136,28 +133,32 @@ def _characters(
     return chosen
 
 
-def _barred_tokens(tokenizer: Tokenizer, kept: CountedWords | None, cuts: Cuts | None) -> set[str]:
+def _count_characters(words: Counts) -> Characters:
+    found = (count_characters(words_as_code_points(part.table())) for part in portions(words))
+    return functools.reduce(lambda a, b: Characters(a.occurrences + b.occurrences, a.places | b.places), found)
+
+
+def _barred_tokens(tokenizer: Tokenizer, kept: Counts | None) -> set[str]:
     """Returns the entries that must not be made: the old ones, and what would cut a word that is to stay as it is.
 
     Args:
       tokenizer: the old one.
-      kept, cuts: the words to keep, and how they are cut; None if any may change.
+      kept: the words to keep; None if any may change.
     """
     model, token_of = model_of(tokenizer), {i: token for token, i in tokenizer.get_vocab().items()}
     barred = set(token_of.values())
-    if kept is None or cuts is None:
+    if kept is None:
         return barred
-    if isinstance(model, WordPiece):
-        for word, row in zip(kept.words.to_pylist(), _rows(cuts), strict=True):
-            barred.update(_longer_matches(word, [token_of[i] for i in row], model))
-        return barred
-    # A word that no new merge begins to change stays as it is: so neighbours in the old cut are all that matters.
-    keys = cuts.values[:-1].astype(np.int64) << 32 | cuts.values[1:]
-    is_inside = np.ones(keys.size, np.bool_)
-    is_inside[cuts.offsets[1:-1] - 1] = False
     marks = marks_of(model)
-    pairs = np.unique(keys[is_inside]).tolist()
-    return barred | {joined(token_of[key >> 32], token_of[key & 0xFFFFFFFF], marks) for key in pairs}
+    for part in portions(kept):
+        cuts = part.cut(tokenizer)
+        if isinstance(model, WordPiece):
+            for word, row in zip(part.words.to_pylist(), _rows(cuts), strict=True):
+                barred.update(_longer_matches(word, [token_of[i] for i in row], model))
+        else:  # A word that no new merge begins to change stays as it is: so neighbours in the old cut are all.
+            keys = np.unique(cuts.neighbours()[0]).tolist()
+            barred.update(joined(token_of[key >> 32], token_of[key & 0xFFFFFFFF], marks) for key in keys)
+    return barred
 
 
 def _rows(rows: Cuts) -> Iterator[list[int]]:
@@ -177,15 +178,16 @@ def _longer_matches(word: str, tokens: Sequence[str], model: WordPiece) -> Itera
         at += size
 
 
-def _merges(base: Tokenizer, words: CountedWords, min_count: int, barred: set[str]) -> Iterator[Entry]:
+def _merges(base: Tokenizer, words: Counts, min_count: int, barred: set[str]) -> Iterator[Entry]:
     """Yields the entries of the merges that training goes on with; none of them is `barred`."""
-    model, cuts = model_of(base), words.cut(base)
-    marks, fixed = marks_of(model), fixed_ids(base)
+    model, fixed = model_of(base), fixed_ids(base)
+    marks = marks_of(model)
     tokens = [base.id_to_token(i) or "" for i in range(base.n_ids)]
-    known, score_of = barred | set(tokens), _scores(model)
+    known, score_of = barred | set(tokens), scores_of_parts(model)
     ranks = dict(model.ranks) if isinstance(model, BPE) else {}
     rank = 1 + max(ranks.values(), default=-1)
-    pairs = Pairs(cuts.values.astype(np.int32), cuts.offsets, words.counts, len(tokens), min_count)
+    symbols = np.tile(np.arange(len(tokens), dtype=np.int32), (4, 1))
+    pairs = Pairs(mergeable_runs(words, base, min_count), symbols, min_count)
     for count, left, right in pairs:
         if left in fixed or right in fixed:
             continue
@@ -199,36 +201,34 @@ def _merges(base: Tokenizer, words: CountedWords, min_count: int, barred: set[st
             ranks[pair] = rank = rank + 1
         known.add(token)
         tokens.append(token)
-        pairs.merge(len(tokens) - 1)
+        pairs.merge(left, right, len(tokens) - 1)
         yield Entry(token, tokens[left], tokens[right], count, score_of(token, tokens[left], tokens[right]))
 
 
-def _scores(model: Any) -> Callable[[str, str, str], float]:
-    """Returns what scores a new piece, given it and its parts; 0 unless the model is Unigram.
+def scores_of_parts(model: Any) -> Callable[..., float]:
+    """Returns what scores a new piece, given it and its parts, if it has any; 0 unless the model is Unigram.
 
     No score is lower than the lowest of the old ones, by which unknown characters score.
     """
     if not isinstance(model, Unigram):
-        return lambda token, left, right: 0.0
+        return lambda token, *parts: 0.0
     scores = dict(zip((piece for piece, _ in model.vocab), model.scores.tolist(), strict=True))
     types = model.piece_types
     normal = [s for i, (_, s) in enumerate(model.vocab) if types is None or types[i] == PieceType.NORMAL]
     lowest = min(normal, default=0.0)
 
-    def score(token: str, left: str, right: str) -> float:
-        scores[token] = max(lowest, scores[left] + scores[right] + _GAIN)
+    def score(token: str, *parts: str) -> float:
+        scores[token] = max(lowest, sum(scores[part] for part in parts) + _GAIN) if parts else lowest
         return scores[token]
 
     return score
 
 
-def _entries_to_drop(
-    old: Tokenizer, new: Tokenizer, kept: CountedWords | None, cuts: Cuts | None, new_ids: Sequence[int]
-) -> set[int]:
+def _entries_to_drop(old: Tokenizer, new: Tokenizer, kept: Counts | None, new_ids: Sequence[int]) -> set[int]:
     """Returns the places of new pieces of Unigram that cut a word that is to stay as it is; merges never do."""
-    if kept is None or cuts is None or not isinstance(old.model, Unigram):
-        return set()
-    after = kept.cut(new)
-    changed = cut_differently(cuts, after)[after.rows]
-    place_of = {token_id: place for place, token_id in enumerate(new_ids)}
-    return {place_of[i] for i in np.unique(after.values[changed]).tolist() if i in place_of}
+    place_of, lost = {token_id: place for place, token_id in enumerate(new_ids)}, set[int]()
+    for part in portions(kept) if kept is not None and isinstance(old.model, Unigram) else ():
+        after = part.cut(new)
+        changed = cut_differently(part.cut(old), after)[after.rows]
+        lost |= {place_of[i] for i in np.unique(after.values[changed]).tolist() if i in place_of}
+    return lost

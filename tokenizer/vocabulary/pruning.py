@@ -11,10 +11,9 @@ their parts; its longest matches still match; and its best path is still the bes
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
@@ -22,14 +21,14 @@ from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.vocabulary.changes import Change, parts_of, proven
 from tokenmill.tokenizer.vocabulary.entries import fixed_ids, marks_of, merged, model_of, rebuilt, symbols_of
 from tokenmill.tokenizer.vocabulary.extending import extend
-from tokenmill.tokenizer.vocabulary.words import CountedWords, Ints, token_counts
+from tokenmill.tokenizer.vocabulary.words import Counts, Ints, portions, token_counts
 
 Split = Callable[[int, set[str]], list[int] | None]
 """What an entry is cut into if it is not there itself, given all entries that are; None if it must stay."""
 
 
 def prune(
-    tokenizer: Tokenizer, word_counts: pa.Table, *, size: int | None = None, min_count: int | None = None
+    tokenizer: Tokenizer, word_counts: Counts, *, size: int | None = None, min_count: int | None = None
 ) -> Change:
     """Returns a tokenizer without the entries that words use least; ids close up, in the old order.
 
@@ -46,10 +45,9 @@ def prune(
     """
     if (size is None) == (min_count is None):
         raise ValueError(f"give size or min_count, one of them; got {size!r} and {min_count!r}")
-    words = CountedWords.of(word_counts)
     kept = np.array([tokenizer.id_to_token(i) is not None for i in range(tokenizer.n_ids)])
     n_before = n_left = int(np.count_nonzero(kept))
-    for token_id, count in least_used(tokenizer, token_counts(words.cut(tokenizer), words.counts, tokenizer.n_ids)):
+    for token_id, count in least_used(tokenizer, uses(tokenizer, word_counts)):
         if count >= (1 << 63 if min_count is None else min_count) or n_left == size:
             break
         kept[token_id] = False
@@ -57,11 +55,11 @@ def prune(
     if size is not None and n_left != size:
         raise ValueError(f"size must be in {n_left}..{n_before}, what can be left, got {size!r}")
     id_of = np.where(kept, np.cumsum(kept) - 1, -1)
-    return proven("prune", tokenizer, rebuilt(tokenizer, id_of, {}), id_of, {}, words)
+    return proven("prune", tokenizer, rebuilt(tokenizer, id_of, {}), id_of, {}, word_counts)
 
 
 def replace(
-    tokenizer: Tokenizer, word_counts: pa.Table, n: int, *, keep: pa.Table | None = None, min_count: int = 2
+    tokenizer: Tokenizer, word_counts: Counts, n: int, *, keep: Counts | None = None, min_count: int = 2
 ) -> Change:
     """Returns a tokenizer with up to `n` new entries, as `extend`, that have the ids of old ones that no word uses.
 
@@ -72,11 +70,7 @@ def replace(
     Raises:
       TypeError, ValueError: as `extend`; if no entry is unused in all of these counts.
     """
-    used = np.zeros(tokenizer.n_ids, np.int64)
-    for table in (word_counts, keep):
-        if table is not None:
-            words = CountedWords.of(table)
-            used += token_counts(words.cut(tokenizer), words.counts, tokenizer.n_ids)
+    used = uses(tokenizer, word_counts) + (0 if keep is None else uses(tokenizer, keep))
     idle: list[int] = []
     for token_id, count in least_used(tokenizer, used):
         if count or len(idle) == n:
@@ -85,6 +79,14 @@ def replace(
     if not idle:
         raise ValueError("no entry can be replaced: words use all of them")
     return extend(tokenizer, word_counts, len(idle), keep=keep, into=idle, min_count=min_count)
+
+
+def uses(tokenizer: Tokenizer, counts: Counts) -> Ints:
+    """Returns how often counted words use each id, int64[n_ids]."""
+    found = np.zeros(tokenizer.n_ids, np.int64)
+    for part in portions(counts):
+        found += token_counts(part.cut(tokenizer), part.counts, tokenizer.n_ids)
+    return found
 
 
 def least_used(tokenizer: Tokenizer, counts: Ints) -> Iterator[tuple[int, int]]:
@@ -99,19 +101,19 @@ def least_used(tokenizer: Tokenizer, counts: Ints) -> Iterator[tuple[int, int]]:
     model, vocab = model_of(tokenizer), tokenizer.get_vocab()
     # Bytes cannot stand for "▁", which decoders turn into a space before they join bytes.
     fixed = fixed_ids(tokenizer) | ({vocab[SPACE]} if SPACE in vocab else set())
-    uses, there = counts.tolist(), set(vocab)
+    used, there = counts.tolist(), set(vocab)
     token_of = {i: token for token, i in vocab.items()}
-    needed, needs = [0] * len(uses), _needs(model, vocab)
+    needed, needs = [0] * len(used), _needs(model, vocab)
     for need in itertools.chain.from_iterable(needs.values()):
         needed[need] += 1
     split = _split_of(model, vocab, token_of)
-    heap = [(uses[i], -i) for i in token_of if i not in fixed and not needed[i]]
+    heap = [(used[i], -i) for i in token_of if i not in fixed and not needed[i]]
     heapq.heapify(heap)
     while heap:
         count, negative = heapq.heappop(heap)
         token_id = -negative
-        if count != uses[token_id]:
-            heapq.heappush(heap, (uses[token_id], negative))
+        if count != used[token_id]:
+            heapq.heappush(heap, (used[token_id], negative))
             continue
         parts = split(token_id, there)
         if parts is None or (not parts and count and not getattr(model, "byte_fallback", False)):
@@ -119,11 +121,11 @@ def least_used(tokenizer: Tokenizer, counts: Ints) -> Iterator[tuple[int, int]]:
         there.discard(token_of[token_id])
         yield token_id, count
         for part in parts:
-            uses[part] += count
+            used[part] += count
         for need in needs.get(token_id, ()):
             needed[need] -= 1
             if not needed[need] and need not in fixed:
-                heapq.heappush(heap, (uses[need], -need))
+                heapq.heappush(heap, (used[need], -need))
 
 
 def _needs(model: BPE | WordPiece | Unigram, vocab: dict[str, int]) -> dict[int, set[int]]:
@@ -163,7 +165,7 @@ def _split_of(model: BPE | WordPiece | Unigram, vocab: dict[str, int], token_of:
 
     def of_paths(token_id: int, there: set[str]) -> list[int] | None:
         token = token_of[token_id]
-        return None if token == lowest else _ids(_best_path(token, scores, there), vocab)
+        return None if token == lowest else _ids(best_path(token, scores, there), vocab)
 
     return of_paths
 
@@ -172,7 +174,7 @@ def _ids(tokens: list[str], vocab: dict[str, int]) -> list[int]:
     return [vocab[token] for token in tokens]
 
 
-def _best_path(text: str, scores: dict[str, float], there: set[str]) -> list[str]:
+def best_path(text: str, scores: dict[str, float], there: Container[str]) -> list[str]:
     """Returns the pieces, other than the text itself, with the highest sum of scores; none if they do not cover it."""
     best: list[tuple[float, list[str]] | None] = [(0.0, []), *[None] * len(text)]
     for stop in range(1, len(text) + 1):

@@ -2,8 +2,8 @@
 """How a tokenizer cuts counted words, and how two tokenizers cut them differently, by language and source."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,31 @@ from tokenmill.tokenizer.trainers.word_counts import words_as_bytes, words_as_co
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Counts: TypeAlias = pa.Table | Iterable[pa.Table]
+"""Word counts, a table with the columns `word`, `count` and any labels; or several, which can be read again and again.
+Then memory holds one of them at a time."""
+
+_ROWS = 1 << 19
+"""Words that are cut at once."""
+
+
+def portions(counts: Counts) -> Iterator["CountedWords"]:
+    """Yields counted words, so many at a time that what is made of them needs little memory.
+
+    Raises:
+      TypeError, ValueError: as `Trainer.train`, for words that are text; if there is no word.
+    """
+    total, n = 0.0, 0
+    for table in [counts] if isinstance(counts, pa.Table) else counts:
+        for start in range(0, table.num_rows, _ROWS):
+            words = CountedWords.of(table.slice(start, _ROWS))
+            total += float(np.dot(pc.binary_length(words.words).to_numpy().astype(np.float64), words.counts))
+            if total > 1 << 62:  # so that sums of tokens are below 2**63, too
+                raise ValueError("word_counts: the counts add up to more than 2**62 bytes of text; scale them down")
+            n += 1
+            yield words
+    if not n:
+        CountedWords.of(pa.table({"word": pa.array([], pa.large_binary()), "count": pa.array([], pa.int64())}))
 
 
 def model_alone(tokenizer: Tokenizer) -> Tokenizer:
@@ -52,6 +77,16 @@ class Cuts(NamedTuple):
         """Returns bool[n]: which words have a token of those that are wanted, bool[n_ids]."""
         return np.bincount(self.rows, wanted[self.values], self.unknown.size) > 0
 
+    def renumbered(self, id_of: Ints) -> "Cuts":
+        """Returns the tokens by other ids."""
+        return self._replace(values=id_of.astype(np.int32)[self.values])
+
+    def neighbours(self) -> tuple[Ints, Ints]:
+        """Returns the pairs of neighbours in words, left << 32 | right, and where each begins in `values`."""
+        rows = self.rows
+        at = np.flatnonzero(rows[:-1] == rows[1:])
+        return self.values[at].astype(np.int64) << 32 | self.values[at + 1], at
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CountedWords:
@@ -73,6 +108,7 @@ class CountedWords:
         words_as_code_points(table)
         words_as_bytes(table)  # so that sums of tokens are below 2**63, too
         table = table.filter(pc.and_(pc.greater(table["count"], 0), pc.greater(pc.binary_length(table["word"]), 0)))
+        table = table.combine_chunks()
         labels = {
             name: table[name].cast(pa.string()).combine_chunks().dictionary_encode()
             for name in table.column_names
@@ -85,29 +121,43 @@ class CountedWords:
         """Returns words and counts as trainers take them."""
         return pa.table({"word": self.words.cast(pa.large_binary()), "count": self.counts})
 
-    def cut(self, tokenizer: Tokenizer) -> Cuts:
-        """Returns the tokens that the model of a tokenizer makes of each word."""
-        ids = id_rows(model_alone(tokenizer).encode_bare(self.words))
+    def cut(self, tokenizer: Tokenizer, *, whole: bool = True) -> Cuts:
+        """Returns the tokens that the model of a tokenizer makes of each word, unless `whole` cut as its words are."""
+        alone = model_alone(tokenizer)
+        ids = id_rows(
+            (alone if whole else alone.replace(pre_tokenizer=tokenizer.pre_tokenizer)).encode_bare(self.words)
+        )
         rows = np.repeat(np.arange(ids.n_rows), np.diff(ids.offsets))
         return Cuts(*ids, np.bincount(rows[ids.values == tokenizer.unk_token_id], minlength=ids.n_rows))
 
-    def groups(self, before: "Cuts", after: "Cuts", changed: Flags) -> dict[str, list[dict[str, Any]]]:
-        """Returns how many words are cut differently, and the tokens before and after, for all words and by label."""
-        columns = {
-            "words": np.ones_like(self.counts), "occurrences": self.counts,
-            "tokens_before": before.lengths * self.counts, "tokens_after": after.lengths * self.counts,
-            "unknown_before": before.unknown * self.counts, "unknown_after": after.unknown * self.counts,
-            "changed_words": changed.astype(np.int64), "changed_occurrences": changed * self.counts,
-        }  # fmt: skip
+
+class Tally:
+    """Sums of numbers about words, for all words and by label."""
+
+    def __init__(self) -> None:
+        """Has no sums yet."""
+        self._names: list[str] = []
+        self._sums: dict[str, dict[str, Ints]] = {}
+
+    def add(self, words: CountedWords, columns: Mapping[str, Ints]) -> None:
+        """Adds numbers of each word, int64[n], always of the same names."""
+        self._names = list(columns)
         values = np.stack(list(columns.values()), axis=1)
-        kinds = {"all": pa.repeat("all", len(self.counts)).dictionary_encode(), **self.labels}
-        report: dict[str, list[dict[str, Any]]] = {}
-        for kind, labels in kinds.items():
+        for kind, labels in {"all": pa.repeat("all", len(values)).dictionary_encode(), **words.labels}.items():
             sums = np.zeros((len(labels.dictionary), len(columns)), np.int64)
             np.add.at(sums, labels.indices.to_numpy(), values)
-            rows = sorted(zip(labels.dictionary.to_pylist(), sums.tolist(), strict=True))
-            report[kind] = [{"name": name, **dict(zip(columns, row, strict=True))} for name, row in rows]
-        return report
+            so_far = self._sums.setdefault(kind, {})
+            for name, row in zip(labels.dictionary.to_pylist(), sums, strict=True):
+                so_far[name] = so_far.get(name, 0) + row
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Returns the sums by kind of label, a row for each label."""
+        return {
+            kind: [
+                {"name": name, **dict(zip(self._names, row.tolist(), strict=True))} for name, row in sorted(of.items())
+            ]
+            for kind, of in self._sums.items()
+        }
 
 
 def cut_differently(before: Cuts, after: Cuts) -> Flags:

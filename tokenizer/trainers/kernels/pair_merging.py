@@ -132,6 +132,12 @@ def _slot_of(tables, key):
 
 
 @kernel
+def find_pair(tables, key):
+    """Returns the row of a pair, -1 if it never occurred."""
+    return np.int64(tables.slots[_slot_of(tables, key)])
+
+
+@kernel
 def fill_slots(tables):
     """Enters the pairs into slots that are all free."""
     for pair in range(tables.state[N_PAIRS]):
