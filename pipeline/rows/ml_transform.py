@@ -5,7 +5,7 @@ Beam's own `ComputeAndApplyVocabulary` needs TensorFlow, and its tokens are whol
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -63,23 +63,16 @@ class _TrainAndTokenize(beam.PTransform):
     train: dict[str, Any]
     artifact_location: str
     artifact_mode: str
-
-    @property
-    def _path(self) -> str:
-        return storage.join(self.artifact_location, "tokenizer.json")
-
-    @no_annotations  # which do not know of a second output
-    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        rows, _ = self._expand(pcoll, None)
-        return rows
+    handling: dict[str, Any] | None = None
+    """The arguments of `with_exception_handling`; None: what cannot be used is an error."""
 
     def with_exception_handling(self, **options: Any) -> beam.PTransform:
-        return _WithErrors(self, options)
+        return dataclasses.replace(self, handling=options)
 
-    def _expand(
-        self, pcoll: PCollection[Any], handling: Mapping[str, Any] | None
-    ) -> tuple[PCollection[Any], list[PCollection[Any]]]:
-        source: Any = self._path
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any] | tuple[PCollection[Any], PCollection[Any]]:
+        path = storage.join(self.artifact_location, "tokenizer.json")
+        source: Any = path
         if self.artifact_mode == ArtifactMode.PRODUCE:
             texts = [
                 pcoll | f"Texts of {column}" >> beam.FlatMap(_text_of, column).with_output_types(str)
@@ -87,29 +80,19 @@ class _TrainAndTokenize(beam.PTransform):
             ]
             counts = texts | "All" >> beam.Flatten() | CountWords(train=TrainConfig(**self.train))
             source = counts | TrainVocabulary(**self.train)
-            _ = source | "Save" >> beam.Map(_save, self._path)
+            _ = source | "Save" >> beam.Map(_save, path)
         failed = []
         for column in self.columns:
             step = Tokenize(source, column=column, output=column, with_counts=False, **self.options)
-            if handling is None:
+            if self.handling is None:
                 pcoll = pcoll | f"Tokenize {column}" >> step
             else:
-                handled = step.with_exception_handling(**handling)
-                pcoll, bad = pcoll | f"Tokenize {column}" >> handled
+                pcoll, bad = pcoll | f"Tokenize {column}" >> step.with_exception_handling(**self.handling)
                 failed.append(bad)
-        return pcoll, failed
-
-
-@dataclasses.dataclass
-class _WithErrors(beam.PTransform):
-    step: _TrainAndTokenize
-    handling: dict[str, Any]
-
-    @no_annotations  # which do not know of a second output
-    def expand(self, pcoll: PCollection[Any]) -> tuple[PCollection[Any], PCollection[Any]]:
-        rows, failed = self.step._expand(pcoll, self.handling)
+        if self.handling is None:
+            return pcoll
         # `MLTransform` wants what Beam's own steps give: (element, (type, message, stack)).
-        return rows, failed | "Failed" >> beam.Flatten() | "AsBeamHasThem" >> beam.Map(_as_tuple)
+        return pcoll, failed | "Failed" >> beam.Flatten() | "AsBeamHasThem" >> beam.Map(_as_tuple)
 
 
 def _as_tuple(letter: Any) -> tuple[Any, tuple[None, str, str]]:

@@ -3,6 +3,7 @@
 
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -175,10 +176,14 @@ def _render(chat: ChatConfig, output: str, prompt: bool, _: Any) -> Compute:
     return compute
 
 
-def section_of(chat: Mapping[str, Any], tokenizer: str | None) -> ChatConfig:
-    """Returns a section `chat` with the template itself; raises ValueError if it is not one, or has no template."""
+def section_of(chat: Mapping[str, Any], tokenizer: TokenizerSource | None) -> ChatConfig:
+    """Returns a section `chat` with the template itself; raises ValueError if it is not one, or has no template.
+
+    A template may be beside a tokenizer that is given by its path.
+    """
+    path = os.fspath(tokenizer) if isinstance(tokenizer, str | os.PathLike) else None
     try:
-        return with_template(ChatConfig.model_validate(dict(chat)), tokenizer)
+        return with_template(ChatConfig.model_validate(dict(chat)), path)
     except ValidationError as error:
         wrong = "; ".join(f"chat.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise ValueError(wrong) from None

@@ -4,7 +4,6 @@
 import dataclasses
 import functools
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -89,45 +88,42 @@ class Tokenize(RowTransform):
           OSError: if the tokenizer cannot be read.
           ValueError: if it is not a tokenizer, or cannot do what the arguments ask for; the message says which.
         """
-        limits = _limits(max_length, overflow, stride, truncation_side)
-        options = TokenizerConfig(oov=oov, truncation=limits, padding=_padding(pad_to, padding_side))
+        options = _options(oov, max_length, overflow, stride, truncation_side, pad_to, padding_side)
         rows = _Rows(output, with_counts, options.has_windows, messages is not None, as_numpy)
         if output in rows.others:
             raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
+        if messages is not None and (add_special_tokens or options.has_windows):
+            raise ValueError("Tokenize: messages take no add_special_tokens, no overflow: a template is whole")
+        if messages is None and chat is not None:
+            raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
         given = GivenTokenizer(tokenizer, options)
         if messages is None:
-            if chat is not None:
-                raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
             prepare = functools.partial(_tokenize, given, rows, add_special_tokens)
             display: dict[str, Any] = {"add_special_tokens": add_special_tokens, "as_numpy": as_numpy}
-            work = Work([Field(column, pa.string())], prepare, rows.fields)
         else:
-            if add_special_tokens or options.has_windows:
-                raise ValueError("Tokenize: messages take no add_special_tokens, no overflow: a template is whole")
-            path = os.fspath(tokenizer) if isinstance(tokenizer, str | os.PathLike) else None
-            section = section_of(chat or {}, path)
+            section = section_of(chat or {}, tokenizer)
+            prepare = functools.partial(_tokenize_chat, given, rows, section)
             display = {"chat": section.model_dump_json(exclude_defaults=True)}
-            work = Work([Field(messages, None)], functools.partial(_tokenize_chat, given, rows, section), rows.fields)
-        super().__init__(work, given.side_input, **given.display_data(), **display)
+        reads = Field(column, pa.string()) if messages is None else Field(messages, None)
+        super().__init__(Work([reads], prepare, rows.fields), given.side_input, **given.display_data(), **display)
 
 
-def _limits(max_length: int | None, overflow: Any, stride: int, side: Any) -> TruncationConfig | None:
-    """Returns the limits of rows; raises ValueError for arguments that have no effect, or none in a step."""
+def _options(
+    oov: Any, max_length: int | None, overflow: Any, stride: int, side: Any, pad_to: int | None, padding_side: Any
+) -> TokenizerConfig:
+    """Returns the options of a tokenizer; raises ValueError for arguments that have no effect, or none in a step."""
+    limits, padding = None, None
     if max_length is not None:
         limits = TruncationConfig(max_length=max_length, side=side, overflow=overflow, stride=stride)
         if limits.overflow == "leave_out":
             raise ValueError("Tokenize: overflow must be 'cut' or 'rows', got 'leave_out'; filter rows beforehand")
-        return limits
-    if (overflow, stride, side) != ("cut", 0, "right"):
+    elif (overflow, stride, side) != ("cut", 0, "right"):
         raise ValueError("Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it")
-    return None
-
-
-def _padding(pad_to: int | None, side: Any) -> PaddingConfig | None:
-    """Returns how rows are padded; raises ValueError for an argument that has no effect."""
-    if pad_to is None and side != "right":
+    if pad_to is not None:
+        padding = PaddingConfig(length=pad_to, side=padding_side)
+    elif padding_side != "right":
         raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
-    return PaddingConfig(length=pad_to, side=side) if pad_to is not None else None
+    return TokenizerConfig(oov=oov, truncation=limits, padding=padding)
 
 
 @dataclasses.dataclass(frozen=True)

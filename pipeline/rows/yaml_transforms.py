@@ -4,6 +4,7 @@
 The keys of `config` are the arguments of the steps in Python; `error_handling: {output: NAME}` works as for Beam's own.
 """
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -63,22 +64,15 @@ def _named(outputs: Any, bad: str, finish: Callable[[Any], Any] | None) -> dict[
     return {"good": outputs.good if finish is None else finish(outputs.good), bad: outputs[bad]}
 
 
-def _vocabulary_rows(texts: PCollection[str]) -> PCollection[Row]:
-    made = RowTypeConstraint.from_fields([("tokenizer_json", str)])
-    return texts | "AsRow" >> beam.Map(_vocabulary_row).with_output_types(made)
+def _as_rows(results: PCollection[Any], name: str) -> PCollection[Row]:
+    """Returns rows with one field, of results that are texts, or of JSON."""
+    made = RowTypeConstraint.from_fields([(name, str)])
+    return results | "AsRow" >> beam.Map(_as_row, name).with_output_types(made)
 
 
-def _vocabulary_row(text: str) -> Row:
-    return Row(tokenizer_json=text)
-
-
-def _statistics_rows(statistics: PCollection[dict[str, Any]]) -> PCollection[Row]:
-    made = RowTypeConstraint.from_fields([("statistics_json", str)])
-    return statistics | "AsRow" >> beam.Map(_statistics_row).with_output_types(made)
-
-
-def _statistics_row(statistics: Mapping[str, Any]) -> Row:
-    return Row(statistics_json=json.dumps(statistics, ensure_ascii=False, sort_keys=True))
+def _as_row(result: Any, name: str) -> Row:
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, sort_keys=True)
+    return Row(**{name: text})
 
 
 read_corpus = _step(ReadCorpus)
@@ -88,6 +82,6 @@ render_chat = _step(RenderChat)
 tokenize = _step(Tokenize)
 detokenize = _step(Detokenize)
 count_words = _step(CountWords)
-train_vocabulary = _step(TrainVocabulary, _vocabulary_rows)
-vocabulary_statistics = _step(VocabularyStatistics, _statistics_rows)
+train_vocabulary = _step(TrainVocabulary, functools.partial(_as_rows, name="tokenizer_json"))
+vocabulary_statistics = _step(VocabularyStatistics, functools.partial(_as_rows, name="statistics_json"))
 write_shards = _step(WriteShards)
