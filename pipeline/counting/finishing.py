@@ -39,9 +39,9 @@ from tokenmill.pipeline.counting.counts import Group, PartitionWriter, Pruning, 
 from tokenmill.pipeline.counting.merging import merge_counts
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.input.unusable import check_usable
+from tokenmill.pipeline.isolating import in_turn
 from tokenmill.pipeline.output.spill import RunFiles, RunReader, shard_range
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
 _RUNS_AHEAD = 8

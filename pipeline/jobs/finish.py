@@ -25,6 +25,7 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.unusable import check_usable
+from tokenmill.pipeline.isolating import in_turn
 from tokenmill.pipeline.output import folders, tables
 from tokenmill.pipeline.output.arranging import row_form
 from tokenmill.pipeline.output.ownership import Lease
@@ -32,7 +33,6 @@ from tokenmill.pipeline.output.shard import row_schemas
 from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.reporting.stats import summarize
-from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.vocabulary import token_counts

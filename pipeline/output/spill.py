@@ -30,8 +30,8 @@ from tokenmill.pipeline.columns import children, element_of, numpy_dtype
 from tokenmill.pipeline.config.output import ShuffleConfig
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
+from tokenmill.pipeline.isolating import in_turn
 from tokenmill.pipeline.output.staging import StagedFile, Staging
-from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
 N_KEYS = 1 << 64

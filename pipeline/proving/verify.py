@@ -23,12 +23,12 @@ from tokenmill.pipeline.books.manifest import digest as digest_of
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.filenames import PARTS
+from tokenmill.pipeline.isolating import in_turn
 from tokenmill.pipeline.jobs.finish import Totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.placement import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 from tokenmill.pipeline.proving.shards import check_rejects, count_files
-from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.statistics.tally import Statistics, disagreements
 from tokenmill.pipeline.statistics.vocabulary import read_token_counts, token_counts
 from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer

@@ -6,5 +6,5 @@
     batches, files of finished splits -> progress -> display: bars or lines; clock: times of a finished job
 
 `runner_jobs` are jobs that outlive their command; `messages` tells an error once; `outlets` survives readers that
-leave; `terminal` prints tables; `in_turn` is a map over threads.
+leave; `terminal` prints tables.
 """
