@@ -56,17 +56,13 @@ EXAMPLES = {
     ),
     "vocab merge": "tokenmill vocab merge build/quickstart/out/vocab build/extended.json --out build/merged.json",
     "vocab balance": (
-        "tokenmill train configs/train-from-counts.yaml --overwrite && tokenmill vocab balance "
-        "build/train-from-counts/vocab/8000 --counts build/count --by source --out build/balanced.json"
+        "tokenmill vocab balance build/train-from-counts/vocab/8000 --counts build/count --by source "
+        "--out build/balanced.json"
     ),
     "vocab superwords": "tokenmill vocab superwords build/train-from-counts/vocab/8000 --words 3 --out build/wide.json",
-    "vocab rename": (
-        "tokenmill vocab rename build/train-from-counts/vocab/8000 --name '<|endoftext|>=<|end|>' "
-        "--out build/renamed.json"
-    ),
+    "vocab rename": ("tokenmill vocab rename build/quickstart/out/vocab --name '[MASK]=[GAP]' --out build/renamed"),
     "vocab measure": (
-        "tokenmill vocab measure build/train-from-counts/vocab/8000 build/train-from-counts/vocab/16000 "
-        "--counts build/count"
+        "tokenmill vocab measure build/quickstart/out/vocab build/extended.json --counts build/quickstart/out"
     ),
     "vocab check": "tokenmill vocab check build/quickstart/out/vocab",
     "vocab transfer": (

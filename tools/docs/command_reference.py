@@ -28,7 +28,12 @@ The summary, rows, the schema and what `verify` finds go to stdout. Progress, wa
 [Exit codes](errors.md#exit-codes) say how a command ended.
 """
 
-_NOT_RUN = {"workers": "it serves until it is stopped", "attach": "needs a job server, and a job of it"}
+_NOT_RUN = {
+    "workers": "it serves until it is stopped",
+    "attach": "needs a job server, and a job of it",
+    "vocab balance": "needs a BPE tokenizer, of configs/train-from-counts.yaml",
+    "vocab superwords": "needs a BPE tokenizer, of configs/train-from-counts.yaml",
+}
 
 
 def page() -> str:
