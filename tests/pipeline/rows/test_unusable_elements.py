@@ -20,6 +20,7 @@ from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfo, PaneIn
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rows import fields, run_inline
 from tests.strategies import FEWER
 from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
 from tokenmill.pipeline.counting import count
@@ -33,13 +34,6 @@ from tokenmill.tokenizer import Tokenizer
 @pytest.fixture(scope="module")
 def tokenizer(tiny_vocab):
     return Tokenizer.for_bert(tiny_vocab, oov="contain")
-
-
-def run_inline(build):
-    with open_runner(choose_runner((), mode="inline")) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        build(pipeline)
-        pipeline.run()
 
 
 def ids_of(tokenizer, text):
@@ -228,24 +222,21 @@ def test_what_schemas_of_beam_misread_is_passed_on_as_it_is(tokenizer):
     good = Various("a", 2**60 + 1, (0.5, 2**60 + 1), Inner(2**60 + 1), {"url": "u", "n": None})
     docs = [good, good._replace(text=None)]
 
+    def values_of(row):
+        return [fields(row)[each] for each in good._fields]
+
     def build(pipeline):
         typed = pipeline | "Typed" >> beam.Create(docs)
         dicts = pipeline | "Dicts" >> beam.Create([each._asdict() for each in docs])
         for name, elements in (("OfTyped", typed), ("OfDicts", dicts)):
             fine, bad = elements | name >> Tokenize(tokenizer).with_exception_handling()
-            fields = good._asdict()
-            rows = fine | f"{name}Sent" >> beam.Reshuffle() | f"{name}Get" >> beam.Map(_fields_of, [*fields])
-            assert_that(rows, equal_to([[*fields.values()]]), label=f"{name}Good")
+            rows = fine | f"{name}Sent" >> beam.Reshuffle() | f"{name}Get" >> beam.Map(values_of)
+            assert_that(rows, equal_to([[*good]]), label=f"{name}Good")
             letters = bad | f"{name}Letters" >> beam.Reshuffle() | f"{name}Element" >> beam.Map(lambda row: row.element)
             expected = docs[1] if name == "OfTyped" else docs[1]._asdict()
             assert_that(letters, equal_to([expected]), label=f"{name}Bad")
 
     run_inline(build)
-
-
-def _fields_of(row, names):
-    found = row if isinstance(row, dict) else row._asdict()
-    return [found[name] for name in names]
 
 
 def test_a_step_may_replace_the_text_of_strings(tokenizer):
