@@ -4,7 +4,6 @@
 import argparse
 import inspect
 import io
-import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -221,17 +220,14 @@ class _Words:
           ValueError: if they are not.
         """
         from tokenmill.pipeline.counting.counts import open_counts
-        from tokenmill.pipeline.counting.words import describe_words
+        from tokenmill.pipeline.counting.words import differences
 
         self._artifact = open_counts(path)
         self._artifact.check_files()
-        theirs, found = self._artifact.words, [describe_words(each.to_str()) for each in tokenizers]
-        if theirs not in found:
-            name, mine = next((name, each[name]) for each in found for name in each if each[name] != theirs[name])
-            raise ValueError(
-                f"{path!r} holds other words than this tokenizer has: its {name} is {json.dumps(mine)[:200]}, that of "
-                f"the counts {json.dumps(theirs[name])[:200]}; count again with tokenizer.file"
-            )
+        differing = [differences(each.to_str(), self._artifact.words) for each in tokenizers]
+        if all(differing):
+            how = f"holds other words than this tokenizer has: {differing[0]}"
+            raise ValueError(f"{path!r} {how}; count again with tokenizer.file")
 
     def __iter__(self) -> "Iterator[pa.Table]":
         return self._artifact.labelled()

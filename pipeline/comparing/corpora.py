@@ -6,7 +6,6 @@ script. Of counts no text is read again.
 """
 
 import functools
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, SUMMED, WORDS, Candidate, Sums, constant
 from tokenmill.pipeline.config.input import MIB, InputConfig
 from tokenmill.pipeline.counting.counts import CountsArtifact
-from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.counting.words import differences
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.input.given_up import GAVE_UP, find_given_up
 from tokenmill.pipeline.input.reading import read_split
@@ -283,22 +282,11 @@ def compare_counts(candidates: Sequence[Candidate], artifact: CountsArtifact) ->
 
 def check(candidates: Sequence[Candidate], artifact: CountsArtifact) -> None:
     """Raises ValueError, naming tokenizers, unless all tokenizers have the words that were counted."""
-    wrong = []
-    for each in candidates:
-        mine = describe_words(each.tokenizer.to_str())
-        differ = [name for name in mine if mine[name] != artifact.words[name]]
-        if differ:
-            listed = "; ".join(
-                f"its {name} is {json.dumps(mine[name])[:200]}, that of the counts "
-                f"{json.dumps(artifact.words[name])[:200]}"
-                for name in differ
-            )
-            wrong.append(f"  {each.label}: {listed}")
-    if wrong:
+    told = {each.label: differences(each.tokenizer.to_str(), artifact.words) for each in candidates}
+    if wrong := "".join(f"  {label}: {how}\n" for label, how in told.items() if how):
         raise ValueError(
             "--on: these tokenizers have other words than were counted, so counts say nothing of them:\n"
-            + "\n".join(wrong)
-            + "\ncompare them on text, or count again with their normalizer and pre_tokenizer"
+            f"{wrong}compare them on text, or count again with their normalizer and pre_tokenizer"
         )
 
 

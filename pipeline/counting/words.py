@@ -15,6 +15,16 @@ def describe_words(tokenizer_json: str) -> dict[str, Any]:
     return deciding({**parts, "unicode": dict(UNICODE_VERSIONS)})
 
 
+def differences(tokenizer_json: str, counted: Mapping[str, Any]) -> str:
+    """Returns how the words of a tokenizer differ from those that were counted, for a message; "" if they are equal."""
+    mine = describe_words(tokenizer_json)
+    return "; ".join(
+        f"its {name} is {json.dumps(mine[name])[:200]}, that of the counts {json.dumps(counted[name])[:200]}"
+        for name in mine
+        if mine[name] != counted[name]
+    )
+
+
 def deciding(words: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parts of a description of words that affect which words there are, in one canonical form.
 
