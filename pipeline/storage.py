@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All access to files: local paths through `os`, `scheme://` paths through Arrow's filesystems.
 
-Arrow has S3 and the stores of Google and Azure, and HDFS. Remote failures are `OSError`, too. After the last file of a
-folder is deleted or renamed Arrow (25) leaves an object of no bytes with the name of the folder and a slash, as the
-consoles of stores do; it is no file here.
+Arrow has S3 and the stores of Google and Azure, and HDFS; `hf://` is read through fsspec. Remote failures are
+`OSError`, too. After the last file of a folder is deleted or renamed Arrow (25) leaves an object of no bytes with the
+name of the folder and a slash, as the consoles of stores do; it is no file here.
 """
 
 import argparse
@@ -43,6 +43,9 @@ _CONNECTIONS = 256
 
 _READ_BYTES = 4 << 20
 """Asked for at once of a store, which takes 30 ms or more to answer."""
+
+_FSSPEC = frozenset({"hf", "memory"})
+"""Schemes that fsspec opens, and that are only read: a file of a hub is a commit of its own."""
 
 _MOST_PATTERNS = 16
 """More folders than this are not divided further."""
@@ -197,6 +200,8 @@ def read_text(path: str) -> str:
 def create(path: str) -> BinaryIO:
     """Returns a new file to write to, and creates its directories; end it with `finish`."""
     if is_remote(path):
+        if (scheme := path.partition("://")[0]) in _FSSPEC:
+            raise OSError(f"{path!r}: {scheme}:// is only read; write to a local folder, and upload that")
         with _naming(path) as (store, place):
             return cast(BinaryIO, store.open_output_stream(place))
     make_directory(os.path.dirname(path) or ".")
@@ -415,7 +420,8 @@ def _match_remote(pattern: str) -> Iterator[FileStat]:
     folder, is_match = literal_folder(pattern), matcher(pattern)
     start = len(_place(folder)) + 1
     for each in _list(folder, recursive="/" in pattern[len(folder) + 1 :] or "**" in pattern):
-        path = f"{folder}/{each.path[start:]}"
+        below = each.path if _place(folder).startswith("/") else each.path.lstrip("/")  # which fsspec may put there
+        path = f"{folder}/{below[start:]}"
         if each.is_file and is_match(path):
             yield _described(path, each)
 
@@ -442,7 +448,8 @@ def patterns_by_folder(pattern: str) -> list[str]:
 
 def _described(path: str, found: Any) -> FileStat:
     """Returns what a store knows about a file."""
-    return FileStat(path, found.size, f"{found.size}-{found.mtime.timestamp()!r}")
+    changed = found.mtime.timestamp() if found.mtime is not None else None  # which not all stores say
+    return FileStat(path, found.size, f"{found.size}-{changed!r}")
 
 
 def _info(path: str) -> "fs.FileInfo":
@@ -499,11 +506,19 @@ def _open_store(process: int, scheme: str, authority: str, settings: tuple[tuple
     import pyarrow as pa
     from pyarrow import fs
 
+    if scheme in _FSSPEC:
+        try:
+            import fsspec  # type: ignore[import-untyped]
+
+            return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme)))
+        except ImportError as error:
+            raise ValueError(f"{scheme}://{authority}: {error}; install tokenmill[hf]") from None
     if scheme != "s3":
         try:
             return fs.FileSystem.from_uri(f"{scheme}://{authority}/")[0]
         except ValueError as error:
-            raise ValueError(f"{scheme}://{authority}: {error}; there are s3, gs, abfs, abfss, hdfs, viewfs") from None
+            known = "s3, gs, abfs, abfss, hdfs, viewfs, hf"
+            raise ValueError(f"{scheme}://{authority}: {error}; there are {known}") from None
     pa.set_io_thread_count(max(pa.io_thread_count(), _CONNECTIONS))
     address, region, access_key, secret_key, session_token = (value or None for _, value in settings)
     protocol, _, host = (address or "").rpartition("://")
@@ -545,6 +560,5 @@ def _check_scheme(path: str) -> None:
         raise ValueError(f"{path!r}: a local path has no scheme; write {rest.removeprefix('localhost')!r}")
     if scheme.lower() == "azfs":
         raise ValueError(f"{path!r}: Azure's store is abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH here")
-    if scheme.lower() in ("http", "https", "ftp", "hf"):
-        tool = "`hf download`" if scheme == "hf" else "curl or wget"
-        raise ValueError(f"{path!r}: nothing is read from {scheme}://; download it first, as with {tool}")
+    if scheme.lower() in ("http", "https", "ftp"):
+        raise ValueError(f"{path!r}: nothing is read from {scheme}://; download it first, as with curl or wget")

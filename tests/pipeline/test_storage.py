@@ -344,7 +344,6 @@ def test_a_store_that_does_not_answer_is_named_at_once(monkeypatch):
     ("path", "message"),
     [
         ("azfs://account/container/a", "Azure's store is abfs://"),
-        ("hf://datasets/a", "nothing is read from hf://; download it first, as with `hf download`"),
         ("file:///data/a", "a local path has no scheme; write '/data/a'"),
     ],
 )

@@ -601,7 +601,6 @@ def test_the_path_of_a_file_in_exclude_is_no_pattern(tmp_path, literal, other):
     [
         ("file:///data/a.jsonl", "a local path has no scheme; write '/data/a.jsonl'"),
         ("https://example.com/a.jsonl", "nothing is read from https://; download it first, as with curl or wget"),
-        ("hf://datasets/a/b.jsonl", "nothing is read from hf://; download it first, as with `hf download`"),
     ],
 )
 def test_paths_of_a_scheme_that_nothing_is_read_from(path, problem):
