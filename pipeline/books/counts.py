@@ -237,17 +237,13 @@ def read_of(counts: Sequence[PieceCounts]) -> dict[str, int]:
 def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
     """Returns the moves for documents, `schemas.DOCUMENTS`, that were counted, but that one of `RULES` leaves out."""
     assert rule in RULES, rule
-    return tuple(
-        (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, filtered={rule: n}, n_filtered_bytes=size))
-        for piece, n, size in _by_piece(documents)
-    )
+    return tuple((i, replace(lost, filtered={rule: n}, n_filtered_bytes=size)) for i, lost, n, size in _lost(documents))
 
 
 def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
     """Returns the moves for documents that were counted as documents, but are rejected for a reason; see `filtered`."""
     return tuple(
-        (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, rejected={reason: n}, n_rejected_bytes=size))
-        for piece, n, size in _by_piece(documents)
+        (i, replace(lost, rejected={reason: n}, n_rejected_bytes=size)) for i, lost, n, size in _lost(documents)
     )
 
 
@@ -262,12 +258,13 @@ def rejects_filtered(counts: PieceCounts, rule: str) -> PieceCounts:
     )
 
 
-def _by_piece(documents: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
-    """Yields the index of each piece that has some of the documents, how many it has, and their bytes."""
+def _lost(documents: pa.RecordBatch) -> Iterator[tuple[int, PieceCounts, int, int]]:
+    """Yields the index of each piece that has some of the documents, what it loses, how many, and their bytes."""
     pieces, sizes = documents.column("piece").to_numpy(), documents.column("n_bytes").to_numpy()
     for piece in np.unique(pieces).tolist():
         is_of = pieces == piece
-        yield piece, int(is_of.sum()), int(sizes[is_of].sum())
+        n, size = int(is_of.sum()), int(sizes[is_of].sum())
+        yield piece, PieceCounts(n_documents=-n, n_document_bytes=-size), n, size
 
 
 def count_reasons(rejects: pa.RecordBatch) -> dict[str, int]:

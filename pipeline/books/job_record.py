@@ -85,8 +85,10 @@ class Job:
 class PlannedNames:
     """How many shards a job planned to write here, and the ending of their names: enough to recognize them."""
 
-    n_splits: int
-    suffix: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    n_splits: Count
+    suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9.]{1,40})?$")]
     """The ending; "" if there are files of rejects, but no shards."""
 
 
@@ -117,19 +119,12 @@ class _Parts(BaseModel):
     folders: dict[PartName, str | None] = {}
 
 
-class _Plan(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    n_splits: Count
-    suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9.]{1,40})?$")]
-
-
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     digest: str
     parts: Annotated[_Parts, BeforeValidator(json_files.shallow)]
-    plans: list[_Plan]
+    plans: list[PlannedNames]
 
 
 _SHAPE = TypeAdapter(_Record)

@@ -32,19 +32,15 @@ Shape = TypeVar("Shape")
 
 
 def read(
-    output: str,
-    name: str,
-    *shapes: TypeAdapter[Any],
-    what: str = "as TokenMill writes it",
-    versions: Sequence[int] = (),
+    output: str, name: str, shape: TypeAdapter[Any], what: str = "as TokenMill writes it", versions: Sequence[int] = ()
 ) -> Any:
     """Returns the JSON of a file in an output folder, as it is there.
 
     Args:
       output: the folder.
       name: the name of the file.
-      shapes: the shapes that the file must have.
-      what: what the file must be, for messages.
+      shape: what the file must be.
+      what: the same, for messages.
       versions: the values of `format_version` that can be read; none if the file does not say its format.
 
     Raises:
@@ -71,8 +67,7 @@ def read(
         )
     if versions and version not in versions:
         raise ValueError(f"{path!r} is not {what}: it does not say its format; {_AGAIN}")
-    for shape in shapes:
-        check(found, shape, f"{path!r} is not {what}", _AGAIN)
+    check(found, shape, f"{path!r} is not {what}", _AGAIN)
     return found
 
 

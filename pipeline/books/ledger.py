@@ -77,6 +77,21 @@ class Entry:
         """Returns a number of everything; 0 if it was not counted."""
         return self.counts.get("", {}).get(name, 0)
 
+    @property
+    def n_documents(self) -> int:
+        """The number of documents."""
+        return self["n_documents"]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens of the documents, padding not included."""
+        return self["n_tokens"]
+
+    @property
+    def n_oov_tokens(self) -> int:
+        """The number of unknown tokens of the documents."""
+        return self["n_oov_tokens"]
+
     def of(self, name: str) -> dict[str, int] | None:
         """Returns a number that is counted by name, such as "rejected", by these names; None if it was not counted."""
         numbers: dict[str, int] | None = nest(self.counts.get("", {})).get(name)
@@ -173,21 +188,6 @@ class LedgerEntry(SplitEntry):
     rejects: FileRecord | None
     statistics: FileRecord
 
-    @property
-    def n_documents(self) -> int:
-        """The number of documents."""
-        return self["n_documents"]
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of tokens of the documents, padding not included."""
-        return self["n_tokens"]
-
-    @property
-    def n_oov_tokens(self) -> int:
-        """The number of unknown tokens of the documents."""
-        return self["n_oov_tokens"]
-
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
         yield from super().files()
@@ -208,20 +208,10 @@ class ShardEntry(Entry):
     documents: FileRecord
     keys: FileRecord
 
-    @property
-    def n_documents(self) -> int:
-        """The number of documents, packed or not."""
-        return self.sums.n_documents
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of tokens of the documents."""
-        return self.sums.n_tokens
-
-    @property
-    def n_oov_tokens(self) -> int:
-        """The number of unknown tokens of the documents."""
-        return self.sums.n_oov_tokens
+    def __getitem__(self, name: str) -> int:
+        """Returns a number; those of documents are in `sums`, as the splits have counted them."""
+        number: int | None = getattr(self.sums, name, None)
+        return super().__getitem__(name) if number is None else number
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
