@@ -97,6 +97,8 @@ class Dataset(Rows):
         are_mapped = bool(FORMATS[self.format][1]) and not storage.is_remote(self.name)
         self._shard = lru_cache(_MAPPED_SHARDS if are_mapped else _OPEN_SHARDS)(self._open_shard)
         self._units: OrderedDict[tuple[int, int], tuple[pa.RecordBatch, int]] = OrderedDict()
+        self._views: dict[tuple[int, int], tuple[pa.RecordBatch, list[Any]]] = {}
+        self._bounds: list[int] = self.starts.tolist()
         self._n_cached, self._pool = 0, ThreadPoolExecutor(_THREADS) if storage.is_remote(self.name) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,13 +148,40 @@ class Dataset(Rows):
             self._n_cached += n_bytes - self._units.pop(key, (batch, 0))[1]
             self._units[key] = batch, n_bytes
             while self._n_cached > self._cache_bytes and len(self._units) > 1:
-                self._n_cached -= self._units.popitem(last=False)[1][1]
+                oldest, (_, n_oldest) = self._units.popitem(last=False)
+                self._n_cached -= n_oldest
+                self._views.pop(oldest, None)
         return batch
 
     def units(self) -> Iterator[pa.RecordBatch]:
         """Yields all units in order, one or more for each shard; each may have more columns than are read."""
         for shard in range(len(self.files)):
             yield from (self.unit(shard, number) for number in range(self._shard(shard).bounds.size - 1))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Returns rows; see `Rows`. A single one costs a third of the time that Arrow's scalars would take."""
+        if type(key) is not int or not 0 <= key < self._bounds[-1] or self._process != os.getpid():
+            return super().__getitem__(key)
+        shard = bisect_right(self._bounds, key) - 1
+        local, bounds = key - self._bounds[shard], self._shard(shard).bounds
+        number = bisect_right(bounds, local) - 1
+        batch = self.unit(shard, number)
+        if (views := self._views.get((shard, number))) is None or views[0] is not batch:
+            views = batch, [_view(batch.column(name)) for name in self.schema.names]
+            with self._lock:
+                if (shard, number) in self._units:  # else it would outlive its unit
+                    self._views[shard, number] = views
+        at = local - int(bounds[number])
+        found = {}
+        for name, view in zip(self.schema.names, views[1], strict=True):
+            if isinstance(view, pa.Array):
+                found[name] = view[at].as_py()
+            elif len(view) == 1:
+                found[name] = view[0].item(at)
+            else:
+                values, offsets, dtype = view
+                found[name] = values[offsets.item(at) : offsets.item(at + 1)].astype(dtype)
+        return found
 
     def unit_of(self, row: int) -> tuple[pa.RecordBatch, int]:
         """Returns the unit of a row without what is not read, and the place of the row in it."""
@@ -203,6 +232,17 @@ def gathered(
         is_list = pa.types.is_large_list(field.type) and is_number(field.type.value_type) and not field.nullable
         columns.append((_gather_lists if is_list else _gather)(pieces, field.type, n_rows))
     return pa.record_batch(columns, schema=schema)
+
+
+def _view(column: pa.Array) -> Any:
+    """Returns a column as its rows are read quickest: (numbers,), or (numbers, offsets, dtype of a row) of lists."""
+    if is_number(column.type) and not column.null_count:
+        return (column.to_numpy(zero_copy_only=False),)
+    is_list = pa.types.is_large_list(column.type) or pa.types.is_list(column.type)
+    if not is_list or not is_number(column.type.value_type) or column.null_count or column.values.null_count:
+        return column
+    values = column.values.to_numpy(zero_copy_only=False)
+    return values, column.offsets.to_numpy(), np.int32 if values.dtype == np.uint16 else values.dtype
 
 
 _Piece = tuple[pa.Array, Int64s, Int64s]
