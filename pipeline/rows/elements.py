@@ -96,7 +96,7 @@ def _read(elements: Sequence[Any], field: Field) -> Column | dict[int, Exception
     return failed or pa.concat_arrays([_column_of([value], field.type) for value in values])
 
 
-def _value_of(element: Any, field: Field) -> Any:
+def _value_of(element: Any, field: Field) -> object:
     kind = type(element)
     try:
         value = getter_of(kind, field.name)(element)
