@@ -123,6 +123,9 @@ def _add_others(actions: Any) -> None:
         "token, what each saves against the one before, by label, and the Gini coefficient over labels.", "all numbers",
     )  # fmt: skip
     measure.add_argument("others", type=tokenizer_path, nargs="*", metavar="TOKENIZER", help="others, by size")
+    measure.add_argument(
+        "--parallel", action="store_true", help="counts are of the same text with each label, which is to cost alike"
+    )
     measure.add_argument("--counts", required=True, type=file_path, metavar="FOLDER", help="counts of words")
 
     _action(
@@ -321,7 +324,8 @@ def _measure(options: argparse.Namespace) -> int:
     with mistakes():
         paths = dict.fromkeys([options.tokenizer, *options.others])
         tokenizers = {path: Tokenizer.from_file(path) for path in paths}
-        measures = vocabulary.measure(tokenizers, _Words(options.counts, *tokenizers.values()))
+        words = _Words(options.counts, *tokenizers.values())
+        measures = vocabulary.measure(tokenizers, words, parallel=options.parallel)
     print_result(options, list(measures), measures.lines())
     return DONE
 

@@ -2,7 +2,6 @@
 """`Change`: a tokenizer with another vocabulary, what changed, and what was proven of it on counted words."""
 
 import dataclasses
-import html
 import io
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from tokenmill.tokenizer.vocabulary.measuring import Measures
 from tokenmill.tokenizer.vocabulary.words import (
     Counts,
     Ints,
+    Printed,
     Tally,
     cut_differently,
     model_alone,
@@ -46,7 +46,7 @@ _SHOWN = 20
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Change:
+class Change(Printed):
     """A tokenizer with another vocabulary, and what that changes; printed, it says so."""
 
     tokenizer: Tokenizer
@@ -89,12 +89,6 @@ class Change:
                     f"cut differently{'; {:,} -> {:,} unknown'.format(*unknown) if any(unknown) else ''}"
                 )
         yield from Measures(report.get("measures", ())).lines()
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<div>{html.escape(line)}</div>" for line in self.lines())
 
 
 def proven(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`check`: entries that no text becomes, and why; `transfer`: the entries of a vocabulary made of those of another."""
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
 from tokenmill.tokenizer.reach import kinds
 from tokenmill.tokenizer.vocabulary.changes import pieces
 from tokenmill.tokenizer.vocabulary.entries import fixed_ids, marks_of, model_of
+from tokenmill.tokenizer.vocabulary.words import Printed
 
 TRANSFER = pa.schema(
     [
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     `duplicate`: another id is spelled alike. `shadowed`: it contains the text of an added token, which is cut out."""
 
 
-class Problems(tuple[Problem, ...]):
+class Problems(Printed, tuple[Problem, ...]):
     """What is wrong with the entries of a vocabulary, in the order of ids; printed, it says so."""
 
     def lines(self) -> Iterator[str]:
@@ -54,12 +54,6 @@ class Problems(tuple[Problem, ...]):
         for problem in sorted(counts):
             named = [f"{each.token!r} ({each.id})" for each in self if each.problem == problem]
             yield f"{problem}: {', '.join(named[:_SHOWN])}{', ...' if len(named) > _SHOWN else ''}"
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<div>{html.escape(line)}</div>" for line in self.lines())
 
 
 def check(tokenizer: Tokenizer) -> Problems:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`measure`: bytes per token of tokenizers on counted words, by size, and how equally languages are treated."""
 
-import html
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,15 +9,15 @@ import pyarrow.compute as pc
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
-from tokenmill.tokenizer.vocabulary.words import Counts, Tally, portions
+from tokenmill.tokenizer.vocabulary.words import Counts, Printed, Tally, portions
 
 
-class Measures(tuple[dict[str, Any], ...]):
+class Measures(Printed, tuple[dict[str, Any], ...]):
     """What tokenizers make of the same words, a row for each tokenizer and label; printed, it says so.
 
     A row has `name`, `ids`, `kind` and `label`, `bytes`, `tokens`, `unknown`, `bytes_per_token`, and `gain`, the share
     of tokens that it saves against the tokenizer before it. Rows of all words also have `gini`, by kind of label: 0 if
-    a byte costs as many tokens with each label, near 1 if one pays for all.
+    a byte, or the same text, costs as many tokens with each label, near 1 if one pays for all.
     """
 
     def lines(self) -> Iterator[str]:
@@ -33,19 +32,14 @@ class Measures(tuple[dict[str, Any], ...]):
                 f"{row['bytes_per_token']:.3f} bytes each{gain}{unknown}{gini}"
             )
 
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
 
-    def _repr_html_(self) -> str:
-        return "".join(f"<div>{html.escape(line)}</div>" for line in self.lines())
-
-
-def measure(tokenizers: Mapping[str, Tokenizer], word_counts: Counts) -> Measures:
+def measure(tokenizers: Mapping[str, Tokenizer], word_counts: Counts, *, parallel: bool = False) -> Measures:
     """Returns what tokenizers make of counted words: of text that none was trained on, it shows what a size is worth.
 
     Args:
       tokenizers: by name, all with the same words; those of byte-level models may be cut once more.
       word_counts: columns `word` and `count`, and labels such as `lang`.
+      parallel: whether the words of each label are those of the same text; then it is the text that is to cost alike.
 
     Raises:
       TypeError, ValueError: as `extend`.
@@ -72,7 +66,7 @@ def measure(tokenizers: Mapping[str, Tokenizer], word_counts: Counts) -> Measure
                 })  # fmt: skip
         costs: dict[str, list[float]] = {}
         for row in rows[first + 1 :]:
-            costs.setdefault(row["kind"], []).append(row["tokens"] / row["bytes"])
+            costs.setdefault(row["kind"], []).append(row["tokens"] / (1 if parallel else row["bytes"]))
         rows[first]["gini"] = {kind: gini(each) for kind, each in costs.items()}
     return Measures(rows)
 

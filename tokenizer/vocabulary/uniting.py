@@ -99,7 +99,8 @@ def balance(
 ) -> Change:
     """Returns a tokenizer with other merges, learned from counts so that languages are treated alike.
 
-    Normalizer, pre-tokenizer and special tokens stay; ids do not. What words cost is reported as by `measure`.
+    Normalizer, pre-tokenizer and special tokens stay; ids do not. What the words cost, or those of `dev`, is reported
+    as by `measure`.
 
     Args:
       tokenizer: BPE.
@@ -133,7 +134,9 @@ def balance(
     id_of = np.array([new.get_vocab().get(token_of.get(i, ""), -1) for i in range(tokenizer.n_ids)])
     report = {
         "change": "balance", "ids_before": tokenizer.n_ids, "ids_after": new.n_ids, "proof": {}, "words": {},
-        "measures": list(measure({"before": tokenizer, "after": new}, word_counts)),
+        "measures": list(
+            measure({"before": tokenizer, "after": new}, word_counts if dev is None else dev, parallel=dev is not None)
+        ),
     }  # fmt: skip
     return Change(new, report, id_map(tokenizer, new, id_of, token_of))
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a tokenizer cuts counted words, and how two tokenizers cut them differently, by language and source."""
 
+import abc
 import dataclasses
+import html
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -129,6 +131,20 @@ class CountedWords:
         )
         rows = np.repeat(np.arange(ids.n_rows), np.diff(ids.offsets))
         return Cuts(*ids, np.bincount(rows[ids.values == tokenizer.unk_token_id], minlength=ids.n_rows))
+
+
+class Printed(abc.ABC):
+    """A result that says itself in lines, in notebooks too."""
+
+    @abc.abstractmethod
+    def lines(self) -> Iterator[str]:
+        """Yields what it says, for people."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div>{html.escape(line)}</div>" for line in self.lines())
 
 
 class Tally:

@@ -153,5 +153,7 @@ def test_parity_lowers_the_gini_coefficient_over_declarations_of_equal_size(decl
     ]
     print(change, [(gini(row), sum(row)) for row in cost])
     assert before["ids"] == after["ids"] == 3000
-    assert gini(cost[1]) < 0.7 * gini(cost[0])
+    ginis = before["gini"]["lang"], after["gini"]["lang"]
+    assert ginis == pytest.approx((gini(cost[0]), gini(cost[1])))
+    assert gini(cost[1]) < 0.1 * gini(cost[0])
     assert sum(cost[1]) < sum(cost[0])
