@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of kept fields in objects of JSON, one object at a time: what fits, what does not, and why.
+"""Values in objects of JSON, one object at a time: fields inside of others, and kept fields that fit, or why not.
 
-`json_blocks` takes the fields of many lines at once where nothing is wrong with them; this module says what they are.
+`json_columns` takes the fields of many lines at once where nothing is wrong with them; this module says what they are.
+`content.text` is the field of that name if an object has one, else the field in `content`.
 """
 
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
@@ -12,12 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
 
 from tokenmill.pipeline.config.kept_fields import TEXT, without_marks
-from tokenmill.pipeline.input.json_blocks import read_objects
-from tokenmill.pipeline.input.nested import inside
 from tokenmill.pipeline.input.rejects import Mask
 from tokenmill.pipeline.isolating import isolate
+
+MAX_DEPTH = 256
+"""How deep arrays and objects may nest. The standard library's own limit depends on how deep its caller's stack is."""
+BLANK = b" \t\r"
+_CHUNK_BYTES = 1 << 20
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class Number(str):
@@ -32,13 +40,60 @@ class Number(str):
 
 
 _DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number)
-_BLANK = " \t\r"
 KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", Number: "a number"}
 
 
 def decode(line: bytes) -> Any:
     """Returns the value of a line of JSON, in which numbers are as they are written; ValueError if it is none."""
-    return _DECODER.decode(line.decode().strip(_BLANK))
+    return _DECODER.decode(line.decode().strip(" \t\r"))
+
+
+def is_too_deep(line: bytes) -> bool:
+    """Returns whether arrays and objects of a line nest more than `MAX_DEPTH` deep; strings do not count."""
+    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+        return False
+    values = np.frombuffer(_STRINGS.sub(b"", line), np.uint8)
+    depth = 0
+    for at in range(0, values.size, _CHUNK_BYTES):
+        chunk = values[at : at + _CHUNK_BYTES] | 0x20  # `[` becomes `{`, `]` becomes `}`
+        depths = depth + np.cumsum((chunk == ord("{")).astype(np.int64) - (chunk == ord("}")))
+        if depths.max() > MAX_DEPTH:
+            return True
+        depth = depths[-1]
+    return False
+
+
+def is_nested(field: str) -> bool:
+    """Returns whether a field may be inside another one."""
+    return "." in field
+
+
+def values_at(record: dict[str, Any], field: str) -> list[Any]:
+    """Returns the values of a field of a record: none where it is absent, several where lists are on the way to it.
+
+    A list of parts, as `[{"type": "text", "text": "a"}, {"type": "image"}]`, gives the texts of those that have one.
+    """
+    if field in record or not is_nested(field):
+        return [record[field]] if field in record else []
+    return walk(record, field.split("."))
+
+
+def inside(record: Any, field: str) -> object:
+    """Returns the value of a field of a record, which a path through objects may lead to; None where it is absent."""
+    if field in record:
+        return record[field]
+    for name in field.split("."):
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
+def walk(value: Any, names: Sequence[str]) -> list[Any]:
+    """Returns the values that names lead to from a value, through objects, and through all elements of lists."""
+    if isinstance(value, list):
+        return list(itertools.chain.from_iterable(walk(each, names) for each in value))
+    if not names:
+        return [value]
+    return walk(value[names[0]], names[1:]) if isinstance(value, dict) and names[0] in value else []
 
 
 def spelled(line: bytes, paths: Sequence[Sequence[str]]) -> list[str]:
@@ -47,7 +102,7 @@ def spelled(line: bytes, paths: Sequence[Sequence[str]]) -> list[str]:
     found = [""] * len(paths)
 
     def skip(i: int) -> int:
-        while text[i] in _BLANK:
+        while text[i] in " \t\r":
             i += 1
         return i
 
@@ -81,6 +136,21 @@ def _spell(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(name)}:{_spell(each)}" for name, each in value.items()) + "}"
     return f"[{','.join(map(_spell, value))}]" if isinstance(value, list) else json.dumps(value)
+
+
+def read_objects(data: bytes, schema: pa.Schema) -> pa.Table:
+    """Returns the fields of a schema of lines that are JSON objects, which must end with a line end.
+
+    Raises:
+      pa.ArrowInvalid: when a line is no JSON, a field is not of its type, or has its name twice.
+    """
+    return pj.read_json(
+        pa.BufferReader(pa.py_buffer(data)),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="ignore"
+        ),
+    )
 
 
 class KeptFields:

@@ -21,10 +21,8 @@ import pyarrow as pa
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, make_documents
 from tokenmill.pipeline.input.cutting import KernelScanner, LineScanner, Records, Scanner, StreamReader, skip_marks
-from tokenmill.pipeline.input.json_blocks import MAX_DEPTH, is_too_deep, trim
-from tokenmill.pipeline.input.json_columns import Columns
-from tokenmill.pipeline.input.json_values import KINDS, KeptFields, Number
-from tokenmill.pipeline.input.nested import inside, values_at
+from tokenmill.pipeline.input.json_columns import Columns, trim
+from tokenmill.pipeline.input.json_values import KINDS, MAX_DEPTH, KeptFields, Number, inside, is_too_deep, values_at
 from tokenmill.pipeline.input.record_kernels import BROKEN, scan_elements
 from tokenmill.pipeline.input.rejects import Positions, Rejects, too_large
 from tokenmill.pipeline.input.transcoding import InvalidText

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.nested import hint
+from tokenmill.pipeline.input.columnar import hint
 from tokenmill.pipeline.input.readers import READERS, RowReader
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.rejects import listed_names

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.text import ChatConfig, with_template
-from tokenmill.pipeline.input.nested import without_padding
+from tokenmill.pipeline.input.columnar import without_padding
 from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import RowsError

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import declared_fields
-from tokenmill.pipeline.input import json_blocks, json_columns, jsonl
+from tokenmill.pipeline.input import json_columns, jsonl
 from tokenmill.pipeline.input.batches import Source
 from tokenmill.pipeline.input.cutting import LineScanner, Records
-from tokenmill.pipeline.input.json_values import spelled
+from tokenmill.pipeline.input.json_values import read_objects, spelled
 
 NAMES = st.sampled_from(["a", "b", "a.b", "meta", "é", 'q"a', "a\\", ""])
 SPELLED = ["0", "-0", "1", "-7", "1.50", "1e3", "2E+05", "9223372036854775808", "9" * 30, "0.1", "1e999"]
@@ -105,16 +105,16 @@ def test_what_counts_where_names_occur_twice_or_have_escapes(line, expected):
 @pytest.mark.parametrize("word", [b"NaN", b"Inf", b"Infinity", b"-Inf", b"-NaN"])
 def test_what_arrow_takes_for_a_number_and_json_does_not_is_not_plain(word):
     taken = 0
-    schema = json_blocks.schema_of({("text",): pa.string()})
+    schema = pa.schema({"text": pa.string()})
     for behind in [b"", *(bytes([i]) for i in range(256)), b"ity", b"inity", b"init"]:
         for line in (b'{"z":%s%s,"text":"a"}' % (word, behind), b'{"text":"a","z":[%s%s]}' % (word, behind)):
             if b"\n" in line:
                 continue
             try:
-                json_blocks.read_objects(line + b"\n", schema)
+                read_objects(line + b"\n", schema)
             except pa.ArrowInvalid:
                 continue
             taken += 1
             bounds = np.array([0]), np.array([len(line)])
-            assert not json_blocks.plain_lines(line, *bounds).any(), line
+            assert not json_columns.plain_lines(line, *bounds).any(), line
     assert taken > 2

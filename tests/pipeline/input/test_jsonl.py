@@ -299,47 +299,6 @@ def test_both_paths_agree_on_every_line(tmp_path, lines):
         assert read(path, compression="none") == fast
 
 
-VALUES = [
-    "1",
-    "2",
-    "1.5",
-    "-0",
-    "1e999",
-    "NaN",
-    "-Infinity",
-    "null",
-    "true",
-    '"a"',
-    '"NaN"',
-    "[1]",
-    "{}",
-    "[" * 300 + "]" * 300,
-]
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    values=st.lists(st.sampled_from(VALUES[:4]) | st.sampled_from(VALUES), max_size=9),
-    options=st.sampled_from([{}, {"id_field": "x"}, {"keep_fields": ["x"]}, {"keep_fields": {"x": "double"}}]),
-)
-def test_lines_of_the_same_fields_hide_nothing_in_them(tmp_path, values, options):
-    path = write(tmp_path, "".join(f'{{"text":"t","x":{value}}}\n' for value in values).encode())
-    fast = read(path, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_columns, "read_objects", refuse)
-        assert read(path, **options) == fast
-
-
-def test_lines_of_the_same_fields_are_not_searched_for_literals(tmp_path, monkeypatch):
-    def fail(*_):
-        raise AssertionError("searched")
-
-    monkeypatch.setattr(json_columns, "plain_lines", fail)
-    monkeypatch.setattr(jsonl, "_parse_line", fail)
-    lines = [b'{"text":"a NaN","n":1,"url":"u","x":null}\n', b'{"text":"b","url":"u","n":-1.5e3}\n']
-    assert [row[1] for row in read(write(tmp_path, b"".join(lines * 3)))[0]] == ["a NaN", "b"] * 3
-
-
 tokens = st.sampled_from(
     [
         b"{",

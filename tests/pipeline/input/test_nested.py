@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests import read_files
 from tests.strategies import FEWER
-from tokenmill.pipeline.input.nested import values_at
+from tokenmill.pipeline.input.json_values import values_at
 
 RECORDS = [
     {"id": "a", "content": {"text": "first"}},
