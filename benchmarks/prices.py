@@ -26,7 +26,6 @@ import pyarrow as pa
 from benchmarks import corpora, report, tokenizers
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import jsonl
-from tokenmill.pipeline.input.batches import Source
 from tokenmill.pipeline.input.cutting import LineScanner, Records
 from tokenmill.pipeline.output.writers import tfrecord_kernels
 from tokenmill.tokenizer import Tokenizer, ragged, recycled
@@ -100,9 +99,9 @@ def _lines(texts: list[corpora.Corpus]) -> Iterator[Ways]:
 
     for corpus in texts:
         data = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in corpus.texts).encode()
-        parser = jsonl.JsonParser(Source(0, "x", "x"), InputConfig(paths=["x"]), jsonl.NO_FIELDS, mock.Mock())
+        parser = jsonl.JsonLines(InputConfig(paths=["x"]))
 
-        def ours(data: bytes = data, parser: jsonl.JsonParser = parser) -> Any:
+        def ours(data: bytes = data, parser: jsonl.JsonLines = parser) -> Any:
             documents = parser.parse(Records(0, data, *LineScanner(0).lines(data, 0, 0, False))).documents
             assert documents is not None
             return documents.column("text")

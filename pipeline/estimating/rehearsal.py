@@ -19,7 +19,7 @@ from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config, JobName
-from tokenmill.pipeline.input.readers import READERS
+from tokenmill.pipeline.input.readers import write
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.running.runners import RunnerSettings, open_runner
 from tokenmill.pipeline.training.tokenizers import given_tokenizer, stand_in
@@ -148,7 +148,7 @@ def _input(section: InputConfig, path: Path) -> InputConfig:
         {"number": [number, 1.5e3, True, None], section.id_field or "id": f"{number}", section.text_field: text}
         for number, text in enumerate(_texts())
     ]
-    path.write_bytes(READERS[name].write(records, section))
+    path.write_bytes(write(name, records, section))
     return section.model_copy(
         update={
             "paths": [str(path)], "format": name, "compression": "none", "encoding": "utf-8", **NO_LIMITS,

@@ -20,7 +20,7 @@ import numpy as np
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
+from tokenmill.pipeline.input.readers import ROW_READERS, is_cut_by_bytes
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.splits import Piece, Split, Splits
@@ -74,7 +74,7 @@ class Excerpt:
         if not piece.has_rows:
             return n_bytes * self.ratio
         with contextlib.closing(archives.open_piece(piece)) as handle:
-            n_rows = sum(row_reader(piece.format).count_rows(handle)[piece.start : piece.stop])
+            n_rows = sum(ROW_READERS[piece.format].count_rows(handle)[piece.start : piece.stop])
         return piece.n_planned * n_records / max(1, n_rows)
 
 

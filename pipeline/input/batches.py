@@ -13,6 +13,8 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.counts import PieceCounts, count_part, filtered, rejects_filtered
 from tokenmill.pipeline.input.rejects import Positions, Rejects
 
+NO_FIELDS = pa.schema([])
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

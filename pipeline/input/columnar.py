@@ -3,8 +3,9 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -13,47 +14,79 @@ import pyarrow.compute as pc
 from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import find_field, without_marks
-from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
+from tokenmill.pipeline.input.batches import NO_FIELDS, Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.json_values import is_nested, walk
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Mask, Positions, Rejects, listed_names, too_large_all
 from tokenmill.tokenizer.chat.conversations import BESIDE, FIELDS, SOUNDS_LIKE_A_MARK
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
-
-NO_FIELDS = pa.schema([])
 
 _LOST_ROWS = 1 << 14
 _OTHER_WAYS = re.compile(r"^\$\.?|\[[^\]]*\]|\.(?:\d+|\*|list|element|item)(?=\.|$)")
 """How JSONPath, jq and Parquet write the way through a list."""
 
 
-class RowsReader:
-    """Turns rows into documents and rejects."""
+class RowReader(ABC):
+    """Reads a file of rows, in groups: turns them into documents and rejects."""
 
-    def __init__(self, source: Source, config: InputConfig, batch_bytes: int, digest: Any, fields: pa.Schema) -> None:
+    def __init__(
+        self,
+        config: InputConfig,
+        fields: pa.Schema = NO_FIELDS,
+        source: Source = Source(0, "", ""),  # noqa: B008
+        batch_bytes: int = 1 << 22,
+        digest: Any = None,
+    ) -> None:
         """Takes how to read a file.
 
         Args:
-          source: the file.
           config: which columns hold text and id, and how large a text may be.
+          fields: the fields to keep, as the job has settled them.
+          source: the file.
           batch_bytes: how many bytes of text a part may have, unless a single text has more.
           digest: a `hashlib` object that takes the bytes of all texts, one after another; None for no checksum.
-          fields: the fields to keep, as the job has settled them.
         """
-        self._fields = fields
-        self._source = source
-        self._config = config
+        self._config, self._fields, self._source = config, fields, source
         self._batch_bytes = batch_bytes
         self._digest = digest
         self._unread: list[str] = []
 
-    def choose_columns(self, schema: pa.Schema) -> list[str]:
+    @abstractmethod
+    def measure(self, handle: BinaryIO) -> tuple[list[int], pa.Schema]:
+        """Returns the bytes of text in each group of rows, and the fields to keep.
+
+        Raises:
+          ValueError: when the file cannot be read, or has no usable text or id column.
+        """
+
+    @abstractmethod
+    def read(self, handle: BinaryIO, groups: range) -> Iterator[Part]:
+        """Yields the documents and rejects of a run of groups.
+
+        Offsets are row numbers in the file, and the bytes counted are those of the texts. Each row that cannot be read
+        becomes a reject of zero bytes.
+
+        Raises:
+          OSError: when reading fails for another reason than damage in the file.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def count_rows(handle: BinaryIO) -> list[int]:
+        """Returns the number of rows in each group."""
+
+    @staticmethod
+    @abstractmethod
+    def column_names(handle: BinaryIO) -> list[str]:
+        """Returns the names of the columns."""
+
+    def _choose_columns(self, schema: pa.Schema) -> list[str]:
         """Returns the columns and fields of a file that are needed."""
         own = [name for name in own_columns(schema, self._config) if name in schema.names]
         others = [self._config.id_field, *self._fields.names]
         self._unread = [name for name in schema.names if name not in (*own, self._config.id_field)]
         return list(dict.fromkeys([*own, *(name for name in others if name and find_field(schema, name) is not None)]))
 
-    def reject_rows(self, what: str, first_row: int, stop_row: int) -> Iterator[Part]:
+    def _reject_rows(self, what: str, first_row: int, stop_row: int) -> Iterator[Part]:
         """Yields rejects of zero bytes for all rows that cannot be read; `what` is damaged."""
         detail = f"{what} is damaged: rows {first_row} to {stop_row - 1} cannot be read"
         for start in range(first_row, stop_row, _LOST_ROWS):
@@ -62,7 +95,7 @@ class RowsReader:
             rejects.add_all(rows, np.zeros_like(rows), "corrupt_stream", detail)
             yield Part(None, rejects.to_batch(), 0, 0)
 
-    def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
+    def _read_batch(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
         if self._config.messages_field is not None:
             own = own_columns(batch.schema, self._config)

@@ -3,15 +3,15 @@
 
 ::
 
-    Stream --chunks--> Scanner --places of records--> cut --Records, or Lost--> Parser --Part-->
+    Stream --chunks--> Scanner --places of records--> cut --Records, or Lost--> StreamReader.parse --Part-->
 
-A scanner says where records are; `cut` gathers whole ones to blocks, and keeps the memory of a record bounded; a parser
-makes documents and rejects of a block. A `StreamReader` is a scanner and a parser.
+A scanner says where records are; `cut` gathers whole ones to blocks, and keeps the memory of a record bounded; the
+`StreamReader` of a format has its scanner, and makes documents and rejects of a block.
 """
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -20,11 +20,20 @@ import pyarrow as pa
 
 from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, rejected, skipped
+from tokenmill.pipeline.input.batches import NO_FIELDS, Part, Source, rejected, skipped
 from tokenmill.pipeline.input.record_kernels import AT, BASE, CELLS, LINE, START
-from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Mask, Positions, too_large
+from tokenmill.pipeline.input.rejects import (
+    SAMPLE_BYTES,
+    Mask,
+    Positions,
+    Rejects,
+    invalid_utf8,
+    too_large,
+    too_large_all,
+)
 from tokenmill.pipeline.input.streams import BLANK, BYTE_ORDER_MARK, CHUNK_BYTES, Stream
 from tokenmill.pipeline.input.transcoding import InvalidText
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 HEAD_BYTES = SAMPLE_BYTES + 2
 """How much is kept of a record that is too long: a sample, and its line end if that comes right after."""
@@ -346,43 +355,43 @@ class KernelScanner(Scanner):
         return Scanned(Found(*rows.T), start, values.data, is_back=bool(state[AT] < 0))
 
 
-class Parser(Protocol):
-    """Makes documents and rejects of records."""
-
-    def parse(self, records: Records) -> Part:
-        """Returns the documents and rejects of a block, which has records."""
-
-
 class StreamReader(ABC):
-    """Reads files that are streams of bytes, decompressed and in UTF-8."""
+    """Reads a file that is a stream of bytes, decompressed and in UTF-8: finds its records, and makes documents."""
 
     has_header = False
     """Whether the beginning of a file names its fields, which `check` compares with the config."""
 
+    def __init__(
+        self,
+        config: InputConfig,
+        fields: pa.Schema = NO_FIELDS,
+        source: Source = Source(0, "", ""),  # noqa: B008
+        invalid: InvalidText | None = None,
+    ) -> None:
+        """Takes how to read a file.
+
+        Args:
+          config: how to find documents in it, and how large a record may be.
+          fields: the fields to keep, as the job has settled them.
+          source: the file.
+          invalid: explains records that are not UTF-8; needed to parse.
+        """
+        self._config, self._fields, self._source = config, fields, source
+        self._invalid = invalid or InvalidText("utf-8", bytes)
+
     @abstractmethod
-    def scanner(self, config: InputConfig) -> Scanner:
+    def scanner(self) -> Scanner:
         """Returns what finds the records of a stream."""
 
     @abstractmethod
-    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> Parser:
-        """Returns what makes documents of the records of a file.
-
-        Args:
-          source: the file.
-          config: how to find documents in it.
-          fields: the fields to keep, as the job has settled them.
-          invalid: explains records that are not UTF-8.
-        """
+    def parse(self, records: Records) -> Part:
+        """Returns the documents and rejects of a block, which has records; blocks are parsed in order."""
 
     @abstractmethod
-    def names(self, records: Records, config: InputConfig) -> list[str]:
+    def names(self, records: Records) -> list[str]:
         """Returns the names of fields in the first of some records, in the order in which they are met."""
 
-    @abstractmethod
-    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-        """Returns a file of records."""
-
-    def check(self, stream: Stream, config: InputConfig) -> pa.Schema | None:
+    def check(self, stream: Stream) -> pa.Schema | None:
         """Returns which of the fields to keep a file has by its header; None without one, or if the file is empty.
 
         Raises:
@@ -390,34 +399,54 @@ class StreamReader(ABC):
         """
         return None
 
-    def first_names(self, stream: Stream, config: InputConfig) -> list[str]:
+    def first_names(self, stream: Stream) -> list[str]:
         """Returns the names of fields in the first records, in the order in which they are met."""
-        for item in cut(stream, self.scanner(config), _FIRST_BYTES, config.max_document_bytes):
+        for item in cut(stream, self.scanner(), _FIRST_BYTES, self._config.max_document_bytes):
             if isinstance(item, Records) and item.starts.size:
-                return self.names(item, config)
+                return self.names(item)
         return []
 
-    def read(
-        self, stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema
-    ) -> Iterator[Part]:
+    def read(self, stream: Stream, block_bytes: int) -> Iterator[Part]:
         """Yields the documents and rejects of a stream.
 
         Args:
           stream: the stream.
-          source: the file that it is of.
-          config: how to find documents in it, and how large a record may be.
           block_bytes: how much is parsed at once; a longer record is parsed alone.
-          fields: the fields to keep.
         """
         yield from skipped(stream.n_skipped)
-        parser = self.parser(source, config, fields, stream.invalid)
-        for item in cut(stream, self.scanner(config), block_bytes, config.max_document_bytes):
+        for item in cut(stream, self.scanner(), block_bytes, self._config.max_document_bytes):
             if isinstance(item, Records):
-                yield parser.parse(item) if item.starts.size else Part(None, None, len(item.data), len(item.data))
+                yield self.parse(item) if item.starts.size else Part(None, None, len(item.data), len(item.data))
             elif item.reason:
-                yield rejected(source, item.offset, item.n_bytes, item.reason, item.detail, item.head)
+                yield rejected(self._source, item.offset, item.n_bytes, item.reason, item.detail, item.head)
             else:
                 yield from skipped(item.n_bytes)
+
+    def _reject(self, rejects: Rejects, records: Records, rows: Mask, reason: str, details: pa.Array | str) -> None:
+        """Adds the records marked in `rows`, bool[n], to rejects."""
+        starts, ends = records.starts[rows], records.ends[rows]
+        if starts.size:
+            samples = take_stretches(records.data, starts, np.minimum(ends, starts + SAMPLE_BYTES), pa.binary())
+            rejects.add_all(records.offset + starts, records.nexts[rows] - starts, reason, details, samples)
+
+    def _reject_too_large(self, rejects: Rejects, records: Records) -> Mask:
+        """Adds records that are too large to rejects, and returns them: bool[n]."""
+        sizes, limit = records.nexts - records.starts, self._config.max_document_bytes
+        rows = sizes > limit
+        self._reject(rejects, records, rows, "too_large", too_large_all(sizes[rows], limit))
+        return rows
+
+    def _reject_invalid(self, rejects: Rejects, records: Records, among: Mask) -> Mask:
+        """Adds the records marked in `among`, bool[n], that are not UTF-8 to rejects, and returns them: bool[n]."""
+        data, starts = records.data, records.starts
+        at = find_invalid_utf8(data, starts, records.nexts)
+        if at is None:
+            return np.zeros(starts.size, np.bool_)
+        rows = among & (at >= 0)
+        details = invalid_utf8(data, starts[rows], at[rows], "record")
+        details = self._invalid.explain_all(data, starts[rows], records.ends[rows], details)
+        self._reject(rejects, records, rows, "invalid_utf8", details)
+        return rows
 
 
 def without_line_end(line: bytes) -> bytes:
@@ -449,11 +478,6 @@ def take_stretches(data: bytes, starts: Positions, stops: Positions, kind: pa.Da
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     all_stretches = pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
     return all_stretches.take(pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int32)))
-
-
-def take_samples(data: bytes, starts: Positions, ends: Positions) -> pa.BinaryArray:
-    """Returns binary[n]: the beginning of each record, as rejects keep it."""
-    return take_stretches(data, starts, np.minimum(ends, starts + SAMPLE_BYTES), pa.binary())
 
 
 def copied(data: bytes, starts: Sequence[int] | Positions, nexts: Sequence[int] | Positions) -> bytes:

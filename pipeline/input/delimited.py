@@ -9,7 +9,6 @@ on with the next line. Cells have no null: an empty cell is an empty text, but n
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,15 +19,13 @@ import pyarrow.csv as pacsv
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import TEXT, declared_fields, without_marks
-from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
+from tokenmill.pipeline.input.batches import Part, join_texts, make_documents
 from tokenmill.pipeline.input.columnar import check_columns, text_columns
-from tokenmill.pipeline.input.cutting import KernelScanner, Records, Scanner, StreamReader, copied, cut, take_samples
+from tokenmill.pipeline.input.cutting import KernelScanner, Records, Scanner, StreamReader, copied, cut
 from tokenmill.pipeline.input.record_kernels import BROKEN, STRAY, UNCLOSED, scan_rows
-from tokenmill.pipeline.input.rejects import Mask, Rejects, invalid_utf8, joined, too_large_all
+from tokenmill.pipeline.input.rejects import Mask, Rejects, joined
 from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.input.transcoding import InvalidText
 from tokenmill.pipeline.isolating import isolate
-from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 _LEAST_QUOTED = 1 << 20
 """A quoted cell with line ends is at least looked at so far, however small documents must be."""
@@ -42,21 +39,70 @@ _SHAPES = (
 """What every text matches that Arrow takes for a value of such a type: most columns of another type are told by it."""
 
 
-class RowParser:
-    """Turns rows into documents, as the header of their file says; the first row is the header."""
+class Delimited(StreamReader):
+    """Reads rows of cells that `input.delimiter` separates, or that of the format; the first row names the columns."""
 
-    def __init__(
-        self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText, delimiter: str
-    ) -> None:
-        """Takes the file, how to read it, the fields to keep, what explains invalid rows, and the delimiter."""
-        self._source, self._config, self._fields, self._invalid = source, config, fields, invalid
-        self._parse_options = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        self._delimiter = delimiter
+    has_header = True
+    usual = ","
+    """The delimiter of the format."""
+
+    def __init__(self, config: InputConfig, *of_file: Any) -> None:
+        """Takes how to read a file; see `StreamReader`."""
+        super().__init__(config, *of_file)
+        self._delimiter = config.delimiter or self.usual
         self._names: list[str] | None = None
+
+    def scanner(self) -> Scanner:
+        """Returns what finds rows."""
+        # A row that is too large is one reject up to here, and told from a stray quote.
+        return self._scanner(max(self._config.max_document_bytes, _LEAST_QUOTED))
+
+    def _scanner(self, limit: int) -> Scanner:
+        return KernelScanner(partial(_scan_rows, ord(self._delimiter), limit), limit)
+
+    def names(self, records: Records) -> list[str]:
+        """Returns the names in the header, which is the first of some records."""
+        try:
+            header = records.data[records.starts[0] : records.ends[0]].decode()
+            return next(csv.reader(io.StringIO(header, newline=""), delimiter=self._delimiter, strict=True))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(
+                f"has a header that cannot be read: {error}; its first row must name the columns"
+            ) from error
+
+    def first_names(self, stream: Stream) -> list[str]:
+        """Returns the names in the header; none if the file is empty.
+
+        Raises:
+          ValueError: when the first row is none that can be read.
+        """
+        limit = self._config.max_document_bytes
+        for item in cut(stream, self._scanner(limit), 1, limit):
+            if not isinstance(item, Records):
+                raise ValueError(f"has a header of more than {limit} bytes, or is damaged in it")
+            if item.starts.size:
+                return self.names(item)
+        return []
+
+    def check(self, stream: Stream) -> pa.Schema | None:
+        """Returns those of the fields to keep that a file has; None if it is empty.
+
+        Raises:
+          ValueError: when its header lacks a column for the text, or names one twice.
+        """
+        names = self.first_names(stream)
+        if not names:
+            return None
+        _check_names(names, self._config)
+        found = [field for field in declared_fields(self._config) if field.name in names]
+        for field in found:
+            if pa.types.is_nested(field.type):
+                raise ValueError(f"column {field.name!r} cannot be kept as {field.type}: a cell is one value")
+        return pa.schema(found)
 
     def _take_header(self, records: Records) -> None:
         try:
-            names = _names(records, self._delimiter)
+            names = self.names(records)
             _check_names(names, self._config)  # again: a replay may look for another column
         except ValueError as error:
             raise ValueError(f"{self._source.path!r} {error}") from error
@@ -74,7 +120,7 @@ class RowParser:
             self._take_header(records)
             n_skipped += int(records.nexts[0] - records.starts[0])
             records = records.take(slice(1, None))
-        rows = np.flatnonzero(self._reject(records, rejects))
+        rows = np.flatnonzero(self._reject_rows(records, rejects))
         starts, sizes = records.starts[rows], (records.nexts - records.starts)[rows]
         table = self._cells(copied(records.data, starts, records.nexts[rows]))
         if table.num_rows != rows.size:
@@ -95,32 +141,26 @@ class RowParser:
         documents = make_documents(self._source, texts, ids, records.offset + starts, sizes, kept)
         return Part(documents, rejects.to_batch(), len(records.data), n_skipped)
 
-    def _reject(self, records: Records, rejects: Rejects) -> Mask:
+    def _reject_rows(self, records: Records, rejects: Rejects) -> Mask:
         """Adds rows that have not the shape of a row to rejects; returns bool[n], the others."""
         assert self._names is not None
-        data, starts, ends, facts = records.data, records.starts, records.ends, records.facts
-        sizes, n_cells, limit = records.nexts - starts, len(self._names), self._config.max_document_bytes
-        good = np.ones(starts.size, np.bool_)
-
-        def reject(rows: Mask, reason: str, details: pa.StringArray | str) -> None:
-            if rows.any():
-                samples = take_samples(data, starts[rows], ends[rows])
-                rejects.add_all(records.offset + starts[rows], sizes[rows], reason, details, samples)
-                good[rows] = False
-
-        reject(sizes > limit, "too_large", too_large_all(sizes[sizes > limit], limit))
-        reject(good & (facts == BROKEN), "bad_quotes", "text follows the quote that closes a cell")
-        reject(good & (facts == UNCLOSED), "bad_quotes", "the file ends before the quote that closes a cell")
+        facts, n_cells, limit = records.facts, len(self._names), self._config.max_document_bytes
+        good = ~self._reject_too_large(rejects, records)
         stray = f"a quoted cell has line ends, but no row of {n_cells} cells and at most {limit} bytes comes of it"
-        reject(good & (facts == STRAY), "bad_quotes", stray)
+        for fact, detail in (
+            (BROKEN, "text follows the quote that closes a cell"),
+            (UNCLOSED, "the file ends before the quote that closes a cell"),
+            (STRAY, stray),
+        ):
+            wrong = good & (facts == fact)
+            self._reject(rejects, records, wrong, "bad_quotes", detail)
+            good &= ~wrong
         wrong = good & (facts != n_cells)
-        reject(wrong, "wrong_cells", joined(facts[wrong], f" cells, but the header has {n_cells}"))
-        at = find_invalid_utf8(data, starts, records.nexts)
-        if at is not None:
-            wrong = good & (at >= 0)
-            details = invalid_utf8(data, starts[wrong], at[wrong], "record")
-            reject(wrong, "invalid_utf8", self._invalid.explain_all(data, starts[wrong], ends[wrong], details))
-        return good
+        self._reject(
+            rejects, records, wrong, "wrong_cells", joined(facts[wrong], f" cells, but the header has {n_cells}")
+        )
+        good &= ~wrong
+        return good & ~self._reject_invalid(rejects, records, good)
 
     def _cells(self, data: bytes) -> pa.Table:
         """Returns string[n] for each column that is used."""
@@ -131,7 +171,7 @@ class RowParser:
         return pacsv.read_csv(
             io.BytesIO(data),
             read_options=pacsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            parse_options=self._parse_options,
+            parse_options=pacsv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(
                 check_utf8=False, include_columns=self._used, column_types=dict.fromkeys(self._used, pa.string())
             ),
@@ -158,6 +198,12 @@ class RowParser:
         if not columns:
             return None, misfits
         return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields)), misfits
+
+
+class TabDelimited(Delimited):
+    """Reads rows of cells that tabs separate."""
+
+    usual = "\t"
 
 
 def _or_null(column: pa.Array) -> pa.Array:
@@ -187,85 +233,8 @@ def _cast(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     return pa.concat_arrays(parts), wrong
 
 
-class Delimited(StreamReader):
-    """Reads files whose cells are separated by `input.delimiter`, or by that of the format."""
-
-    has_header = True
-
-    def __init__(self, delimiter: str) -> None:
-        """Takes the delimiter of the format."""
-        self._usual = delimiter
-
-    def scanner(self, config: InputConfig) -> Scanner:
-        """Returns what finds rows."""
-        # A row that is too large is one reject up to here, and told from a stray quote.
-        return self._scanner(config, max(config.max_document_bytes, _LEAST_QUOTED))
-
-    def _scanner(self, config: InputConfig, limit: int) -> Scanner:
-        return KernelScanner(partial(_scan_rows, ord(self._delimiter(config)), limit), limit)
-
-    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> RowParser:
-        """Returns what makes documents of rows."""
-        return RowParser(source, config, fields, invalid, self._delimiter(config))
-
-    def names(self, records: Records, config: InputConfig) -> list[str]:
-        """Returns the names in the header, which is the first of some records."""
-        return _names(records, self._delimiter(config))
-
-    def first_names(self, stream: Stream, config: InputConfig) -> list[str]:
-        """Returns the names in the header; none if the file is empty.
-
-        Raises:
-          ValueError: when the first row is none that can be read.
-        """
-        limit = config.max_document_bytes
-        for item in cut(stream, self._scanner(config, limit), 1, limit):
-            if not isinstance(item, Records):
-                raise ValueError(f"has a header of more than {limit} bytes, or is damaged in it")
-            if item.starts.size:
-                return self.names(item, config)
-        return []
-
-    def check(self, stream: Stream, config: InputConfig) -> pa.Schema | None:
-        """Returns those of the fields to keep that a file has; None if it is empty.
-
-        Raises:
-          ValueError: when its header lacks a column for the text, or names one twice.
-        """
-        names = self.first_names(stream, config)
-        if not names:
-            return None
-        _check_names(names, config)
-        found = [field for field in declared_fields(config) if field.name in names]
-        for field in found:
-            if pa.types.is_nested(field.type):
-                raise ValueError(f"column {field.name!r} cannot be kept as {field.type}: a cell is one value")
-        return pa.schema(found)
-
-    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-        """Returns a file of records."""
-        records = list(records)
-        out = io.StringIO(newline="")
-        writer = csv.DictWriter(out, list(records[0]), delimiter=self._delimiter(config), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-        return out.getvalue().encode()
-
-    def _delimiter(self, config: InputConfig) -> str:
-        return config.delimiter or self._usual
-
-
 def _scan_rows(delimiter: int, limit: int, data: Any, is_last: bool, state: Any, found: Any) -> int:
     return int(scan_rows(data, delimiter, limit, is_last, state, found))
-
-
-def _names(records: Records, delimiter: str) -> list[str]:
-    """Returns the names in the first of some records."""
-    try:
-        header = records.data[records.starts[0] : records.ends[0]].decode()
-        return next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"has a header that cannot be read: {error}; its first row must name the columns") from error
 
 
 def _check_names(names: list[str], config: InputConfig) -> None:

@@ -12,69 +12,22 @@ file is damaged: what it ends with is rejected. Samples of rejects have spaces i
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, make_documents
+from tokenmill.pipeline.input.batches import NO_FIELDS, Part, make_documents
 from tokenmill.pipeline.input.cutting import KernelScanner, LineScanner, Records, Scanner, StreamReader, skip_marks
 from tokenmill.pipeline.input.json_columns import Columns, trim
 from tokenmill.pipeline.input.json_values import KINDS, MAX_DEPTH, KeptFields, Number, inside, is_too_deep, values_at
 from tokenmill.pipeline.input.record_kernels import BROKEN, scan_elements
 from tokenmill.pipeline.input.rejects import Positions, Rejects, too_large
-from tokenmill.pipeline.input.transcoding import InvalidText
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
-NO_FIELDS = pa.schema([])
 _FIRST_LINES = 100
-
-
-class JsonLines(StreamReader):
-    """Reads files of which each line is an object."""
-
-    def scanner(self, config: InputConfig) -> Scanner:
-        """Returns what finds lines."""
-        return LineScanner(config.max_document_bytes, skips_blank=True)
-
-    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "JsonParser":
-        """Returns what makes documents of lines."""
-        return JsonParser(source, config, fields, invalid)
-
-    def names(self, records: Records, config: InputConfig) -> list[str]:
-        """Returns the names of fields in the first of some lines, in the order in which they are met."""
-        del config
-        names: dict[str, None] = {}
-        places = records.starts[:_FIRST_LINES].tolist(), records.ends[:_FIRST_LINES].tolist()
-        for start, end in zip(*places, strict=True):
-            with contextlib.suppress(ValueError, RecursionError):
-                record = json.loads(records.data[start:end], parse_int=str)
-                names |= dict.fromkeys(record if isinstance(record, dict) else ())
-        return list(names)
-
-    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-        """Returns a file of records."""
-        del config  # fields have their names
-        return "".join(json.dumps(record) + "\n" for record in records).encode()
-
-
-class JsonArray(JsonLines):
-    """Reads files that are one array."""
-
-    def scanner(self, config: InputConfig) -> Scanner:
-        """Returns what finds elements."""
-        return KernelScanner(scan_elements, config.max_document_bytes)
-
-    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "JsonParser":
-        """Returns what makes documents of elements."""
-        return _ElementParser(source, config, fields, invalid)
-
-    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-        """Returns a file of records."""
-        del config  # fields have their names
-        return json.dumps(list(records), indent=1).encode()
 
 
 class Json(NamedTuple):
@@ -86,16 +39,28 @@ class Json(NamedTuple):
     ends: Positions
 
 
-class JsonParser:
-    """Makes documents and rejects of records that are JSON, or for which there is JSON."""
+class JsonLines(StreamReader):
+    """Reads files of which each line is an object, or whose records have JSON."""
 
-    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> None:
-        """Takes the file, how to read it, the fields to keep, and what explains invalid records."""
-        self._invalid = invalid
-        self._source = source
-        self._config = config
-        self._fields = KeptFields(fields) if len(fields) else None
+    def __init__(self, config: InputConfig, fields: pa.Schema = NO_FIELDS, *of_file: Any) -> None:
+        """Takes how to read a file; see `StreamReader`."""
+        super().__init__(config, fields, *of_file)
+        self._kept = KeptFields(fields) if len(fields) else None
         self._columns = Columns(config, fields)
+
+    def scanner(self) -> Scanner:
+        """Returns what finds lines."""
+        return LineScanner(self._config.max_document_bytes, skips_blank=True)
+
+    def names(self, records: Records) -> list[str]:
+        """Returns the names of fields in the first of some lines, in the order in which they are met."""
+        names: dict[str, None] = {}
+        places = records.starts[:_FIRST_LINES].tolist(), records.ends[:_FIRST_LINES].tolist()
+        for start, end in zip(*places, strict=True):
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(records.data[start:end], parse_int=str)
+                names |= dict.fromkeys(record if isinstance(record, dict) else ())
+        return list(names)
 
     def parse(self, records: Records) -> Part:
         """Returns the documents and rejects of lines."""
@@ -172,11 +137,11 @@ class JsonParser:
                 numbers.append(row)
                 texts.append(text)
                 ids.append(document_id)
-                good.append(line if self._fields is not None else b"")
+                good.append(line if self._kept is not None else b"")
         columns: list[pa.Array] = [pa.array(texts, pa.string()), pa.array(ids, pa.string())]
         misfits: dict[int, tuple[str, str]] = {}
-        if self._fields is not None:
-            kept, misfits = self._fields.take(good)
+        if self._kept is not None:
+            kept, misfits = self._kept.take(good)
             columns.append(kept)
             for i, (reason, detail) in sorted(misfits.items()):
                 row = numbers[i]
@@ -186,8 +151,12 @@ class JsonParser:
         return np.array(numbers, np.int64)[left], batch.take(pa.array(left)) if misfits else batch
 
 
-class _ElementParser(JsonParser):
-    """Makes documents and rejects of the elements of an array."""
+class JsonArray(JsonLines):
+    """Reads files that are one array."""
+
+    def scanner(self) -> Scanner:
+        """Returns what finds elements."""
+        return KernelScanner(scan_elements, self._config.max_document_bytes)
 
     def parse(self, records: Records) -> Part:
         """Returns the documents and rejects of elements."""

@@ -1,53 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reads each format of `config.formats`: a stream of bytes, or a file of rows."""
+"""What reads each format of `config.formats`: a stream of bytes, or a file of rows; and what writes a small file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input import arrow_file, parquet
-from tokenmill.pipeline.input.batches import Part, Source
+from tokenmill.pipeline.input.columnar import RowReader
 from tokenmill.pipeline.input.cutting import StreamReader
-from tokenmill.pipeline.input.delimited import Delimited
+from tokenmill.pipeline.input.delimited import Delimited, TabDelimited
 from tokenmill.pipeline.input.jsonl import JsonArray, JsonLines
+from tokenmill.pipeline.input.row_files import ArrowReader, ParquetReader
 from tokenmill.pipeline.input.text import TextReader
 from tokenmill.pipeline.input.wet import WetReader
 from tokenmill.pipeline.splits import Piece
 
-
-@dataclass(frozen=True)
-class RowReader:
-    """Reads files of rows, in groups."""
-
-    measure: Callable[[BinaryIO, InputConfig], tuple[list[int], pa.Schema]]
-    """Returns the bytes of text in each group of rows, and the fields to keep; ValueError if it cannot be read."""
-    read: Callable[[BinaryIO, Source, range, InputConfig, int, Any, pa.Schema], Iterator[Part]]
-    """`read(handle, source, groups, config, batch_bytes, digest, fields)` yields the documents and rejects."""
-    count_rows: Callable[[BinaryIO], list[int]]
-    """Returns the number of rows in each group."""
-    column_names: Callable[[BinaryIO], list[str]]
-    write: Callable[[Iterable[Mapping[str, Any]], InputConfig], bytes]
-    """Returns a file of records."""
-
-
-READERS: Mapping[str, StreamReader | RowReader] = {
-    "jsonl": JsonLines(),
-    "json": JsonArray(),
-    "csv": Delimited(","),
-    "tsv": Delimited("\t"),
-    "text": TextReader(),
-    "wet": WetReader(),
-    "parquet": RowReader(
-        parquet.measure_row_groups, parquet.read_row_groups, parquet.count_rows, parquet.column_names, parquet.write
-    ),
-    "arrow": RowReader(
-        arrow_file.measure, arrow_file.read, arrow_file.count_rows, arrow_file.column_names, arrow_file.write
-    ),
-}
+STREAM_READERS: Mapping[str, type[StreamReader]] = {
+    "jsonl": JsonLines, "json": JsonArray, "csv": Delimited, "tsv": TabDelimited, "text": TextReader, "wet": WetReader,
+}  # fmt: skip
+ROW_READERS: Mapping[str, type[RowReader]] = {"parquet": ParquetReader, "arrow": ArrowReader}
 
 
 def is_cut_by_bytes(piece: Piece, document: str) -> bool:
@@ -60,15 +37,33 @@ def is_cut_by_bytes(piece: Piece, document: str) -> bool:
     return piece.is_read_as_stored and FORMATS[piece.format].separator(document) is not None
 
 
-def row_reader(name: str) -> RowReader:
-    """Returns the reader of a format that has rows."""
-    reader = READERS[name]
-    assert isinstance(reader, RowReader)
-    return reader
-
-
-def stream_reader(name: str) -> StreamReader:
-    """Returns the reader of a format that is a stream of bytes."""
-    reader = READERS[name]
-    assert isinstance(reader, StreamReader)
-    return reader
+def write(name: str, records: Sequence[Mapping[str, Any]], config: InputConfig) -> bytes:
+    """Returns a file of records in a format."""
+    texts = [record[config.text_field] for record in records]
+    out = io.BytesIO()
+    if name == "json":
+        return json.dumps(list(records), indent=1).encode()
+    if name == "text":
+        return "\n".join(texts).encode()
+    if name == "parquet":
+        pq.write_table(pa.table({config.text_field: texts}), out)
+    elif name == "arrow":
+        table = pa.table({config.text_field: texts})
+        with pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+    elif name in ("csv", "tsv"):
+        lines = io.StringIO(newline="")
+        delimiter = config.delimiter or {"csv": ",", "tsv": "\t"}[name]
+        rows = csv.DictWriter(lines, list(records[0]), delimiter=delimiter, lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(records)
+        return lines.getvalue().encode()
+    elif name == "wet":
+        for record in records:
+            block = str(record["text"]).encode()
+            headers = {"WARC-Type": "conversion", **record, "Content-Length": len(block)}
+            lines_of = "".join(f"{key}: {value}\r\n" for key, value in headers.items() if key != "text")
+            out.write(f"WARC/1.0\r\n{lines_of}\r\n".encode() + block + b"\r\n\r\n")
+    else:
+        return "".join(json.dumps(record) + "\n" for record in records).encode()
+    return out.getvalue()

@@ -26,7 +26,7 @@ from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, concatenate, count_records, rejected
 from tokenmill.pipeline.input.cutting import Records
 from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, detect_compression, read_exactly
-from tokenmill.pipeline.input.readers import READERS, RowReader, stream_reader
+from tokenmill.pipeline.input.readers import ROW_READERS, STREAM_READERS
 from tokenmill.pipeline.input.streams import BYTE_ORDER_MARK, Stream
 from tokenmill.pipeline.input.transcoding import InvalidText, settle_encoding
 from tokenmill.pipeline.splits import Piece, Split
@@ -181,8 +181,8 @@ def _read_joined(
     stops = starts + sizes
     source = Source(run.start, "", "", (pa.array([pieces[index].name for index in run]), starts, stops))
     if separator is None:  # each file is a document
-        parser = stream_reader(first.format).parser(source, config, fields, InvalidText("utf-8", lambda: whole))
-        parts = [parser.parse(Records(0, whole, starts, stops, stops, np.zeros_like(starts)))]
+        reader = STREAM_READERS[first.format](config, fields, source, InvalidText("utf-8", lambda: whole))
+        parts = [reader.parse(Records(0, whole, starts, stops, stops, np.zeros_like(starts)))]
     else:
         as_one = dataclasses.replace(first, n_bytes=len(whole), stop=len(whole))
         parts = [*_read_open(io.BytesIO(whole), source, as_one, config, len(whole), fields, None)]
@@ -259,14 +259,14 @@ def _read_open(
     fields: pa.Schema,
     digest: Any,
 ) -> Iterator[Part]:
-    reader = READERS[piece.format]
     made = {*schemas.MADE.names, *([SOURCE] if piece.source else [])}
     fields = pa.schema([field for field in fields if field.name not in made])
-    if isinstance(reader, RowReader):
-        groups = range(piece.start, piece.stop)
-        return reader.read(handle, source, groups, config, batch_bytes, digest, fields)
+    if piece.format in ROW_READERS:
+        rows = ROW_READERS[piece.format](config, fields, source, batch_bytes, digest)
+        return rows.read(handle, range(piece.start, piece.stop))
     by_paragraph = FORMATS[piece.format].separator(config.document) == b"\n\n"
-    return reader.read(Stream(handle, piece, by_paragraph, digest), source, config, batch_bytes, fields)
+    stream = Stream(handle, piece, by_paragraph, digest)
+    return STREAM_READERS[piece.format](config, fields, source, stream.invalid).read(stream, batch_bytes)
 
 
 def _other_kind(handle: BinaryIO, piece: Piece, config: InputConfig) -> str:

@@ -38,7 +38,6 @@ from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, folder_fields, settle_fields
 from tokenmill.pipeline.globbing import UnreadablePathError
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.cutting import StreamReader
 from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
     StreamError,
@@ -50,7 +49,7 @@ from tokenmill.pipeline.input.decompressing import (
     read_exactly,
 )
 from tokenmill.pipeline.input.matching import Files, Named, Seen, match_sources, with_literals
-from tokenmill.pipeline.input.readers import READERS, RowReader, is_cut_by_bytes
+from tokenmill.pipeline.input.readers import ROW_READERS, STREAM_READERS, is_cut_by_bytes
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
 from tokenmill.pipeline.running import progress
@@ -332,8 +331,7 @@ def _kind_named(
         or (chats and "messages_field" not in named[0].keys)
     ):
         return None
-    reader = READERS[named[0].name]
-    if isinstance(reader, RowReader) or reader.has_header:
+    if named[0].has_rows or STREAM_READERS[named[0].name].has_header:
         return None
     if compression == "auto":
         compression = COMPRESSION_SUFFIXES.get(os.path.splitext(f"x.{suffixes.lower()}")[1], "none")
@@ -377,11 +375,10 @@ def _look_into(
         file.path, name, file.n_bytes, file.version, named.name, compression, 0, file.n_bytes,
         file=number, source=config.source,
     )  # fmt: skip
-    reader = READERS[named.name]
-    if isinstance(reader, RowReader):
+    if named.has_rows:
         if is_stream:
             raise ValueError(f"is {named.name} in an archive that must be read from its beginning; unpack it")
-        sizes, stored = reader.measure(handle, config)
+        sizes, stored = ROW_READERS[named.name](config).measure(handle)
         stored = pa.schema([*stored, *folder_fields(file.path, config, stored)])
         runs = _runs(sizes, config.split_bytes)
         return [
@@ -394,9 +391,9 @@ def _look_into(
         cut = f"{file.path!r} is cut short; get it again before the job begins, or {then}"
         said.append(UserWarning(f"{config.where}.paths: {cut}"))
     handle.seek(0)
-    text_reader, found = READERS[sampled.format], None
-    if isinstance(text_reader, StreamReader) and text_reader.has_header:
-        found = text_reader.check(Stream(handle, sampled), config)
+    reader, found = STREAM_READERS[sampled.format], None
+    if reader.has_header:
+        found = reader(config).check(Stream(handle, sampled))
     in_folders = folder_fields(file.path, config, found)
     return _cut_bytes(sampled, config), found if found is None else pa.schema([*found, *in_folders])
 

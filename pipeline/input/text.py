@@ -5,14 +5,10 @@ Line ends are `\n` or `\r\n`. A document that is a line or a run of lines does n
 inside it are kept as they are. A document that is a file is kept byte for byte, without its byte order mark.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, make_documents
+from tokenmill.pipeline.input.batches import Part, make_documents
 from tokenmill.pipeline.input.cutting import (
     Found,
     LineScanner,
@@ -21,13 +17,10 @@ from tokenmill.pipeline.input.cutting import (
     Scanner,
     StreamReader,
     skip_marks,
-    take_samples,
     take_stretches,
 )
-from tokenmill.pipeline.input.rejects import Mask, Positions, Rejects, invalid_utf8, too_large_all
+from tokenmill.pipeline.input.rejects import Mask, Positions, Rejects
 from tokenmill.pipeline.input.streams import BLANK
-from tokenmill.pipeline.input.transcoding import InvalidText
-from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True
@@ -36,26 +29,27 @@ _INDENT_BYTES = 32
 
 
 class TextReader(StreamReader):
-    """Reads plain text, which has no fields."""
+    """Reads plain text, which has no fields: each record is a document."""
 
-    def scanner(self, config: InputConfig) -> Scanner:
+    def scanner(self) -> Scanner:
         """Returns what finds documents, as `input.document` says."""
         kinds: dict[str, type[Scanner]] = {"line": LineScanner, "blank_line": ParagraphScanner, "file": WholeScanner}
-        return kinds[config.document](config.max_document_bytes)
+        return kinds[self._config.document](self._config.max_document_bytes)
 
-    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "TextParser":
-        """Returns what makes documents of records."""
-        del fields
-        return TextParser(source, config.max_document_bytes, invalid)
+    def parse(self, records: Records) -> Part:
+        """Returns the documents and rejects of a block."""
+        rejects, n_between = Rejects(self._source.path), records.n_between
+        is_large = self._reject_too_large(rejects, records)
+        is_bad = is_large | self._reject_invalid(rejects, records, ~is_large)
+        data, good = records.data, records.take(~is_bad) if is_bad.any() else records
+        texts = take_stretches(data, skip_marks(data, good.starts, good.ends), good.ends, pa.string())
+        offsets, sizes = records.offset + good.starts, good.nexts - good.starts
+        documents = make_documents(self._source, texts, None, offsets, sizes)
+        return Part(documents, rejects.to_batch(), len(data), n_between)
 
-    def names(self, records: Records, config: InputConfig) -> list[str]:
+    def names(self, records: Records) -> list[str]:
         """Returns no names."""
-        del records, config
         return []
-
-    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-        """Returns a file of the texts of records."""
-        return "\n".join(record[config.text_field] for record in records).encode()
 
 
 class WholeScanner(Scanner):
@@ -120,36 +114,3 @@ def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
     for line in lines.tolist():
         blank[line] = not data[starts[line] : ends[line]].strip(BLANK)
     return blank
-
-
-class TextParser:
-    """Makes a document of each record."""
-
-    def __init__(self, source: Source, max_bytes: int, invalid: InvalidText) -> None:
-        """Takes the file, the largest size of a record, and what explains invalid ones."""
-        self._source, self._max_bytes, self._invalid = source, max_bytes, invalid
-
-    def parse(self, records: Records) -> Part:
-        """Returns the documents and rejects of a block."""
-        data, starts, ends = records.data, records.starts, records.ends
-        sizes = records.nexts - starts
-        rejects = Rejects(self._source.path)
-
-        def reject(rows: Mask, reason: str, details: pa.StringArray) -> None:
-            samples = take_samples(data, starts[rows], ends[rows])
-            rejects.add_all(records.offset + starts[rows], sizes[rows], reason, details, samples)
-
-        is_bad = is_large = sizes > self._max_bytes
-        if is_large.any():
-            reject(is_large, "too_large", too_large_all(sizes[is_large], self._max_bytes))
-        at = find_invalid_utf8(data, starts, records.nexts)
-        if at is not None:
-            rows = (at >= 0) & ~is_large
-            is_bad = is_large | rows
-            details = invalid_utf8(data, starts[rows], at[rows], "record")
-            reject(rows, "invalid_utf8", self._invalid.explain_all(data, starts[rows], ends[rows], details))
-        if is_bad.any():
-            starts, ends, sizes = starts[~is_bad], ends[~is_bad], sizes[~is_bad]
-        texts = take_stretches(data, skip_marks(data, starts, ends), ends, pa.string())
-        documents = make_documents(self._source, texts, None, records.offset + starts, sizes)
-        return Part(documents, rejects.to_batch(), len(data), records.n_between)

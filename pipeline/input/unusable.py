@@ -12,7 +12,7 @@ from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.columnar import hint
-from tokenmill.pipeline.input.readers import READERS, RowReader
+from tokenmill.pipeline.input.readers import ROW_READERS, STREAM_READERS
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.rejects import listed_names
 from tokenmill.pipeline.input.streams import Stream
@@ -143,8 +143,7 @@ def _list_of_objects(text: str, at: int) -> str:
 
 def _first_fields(piece: Piece, config: InputConfig) -> list[str]:
     """Returns the names of fields in the first records of a file, in the order in which they are met."""
-    reader = READERS[piece.format]
     with contextlib.closing(archives.open_piece(piece)) as handle:
-        if isinstance(reader, RowReader):
-            return reader.column_names(handle)
-        return reader.first_names(Stream(handle, piece), config)
+        if piece.format in ROW_READERS:
+            return ROW_READERS[piece.format].column_names(handle)
+        return STREAM_READERS[piece.format](config).first_names(Stream(handle, piece))

@@ -8,20 +8,17 @@ are rejected. Where no record begins, or one has no length, the file is damaged:
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import declared_fields
-from tokenmill.pipeline.input.batches import Part, Source
-from tokenmill.pipeline.input.cutting import Found, Records, Scanned, Scanner, StreamReader
-from tokenmill.pipeline.input.jsonl import Json, JsonParser
+from tokenmill.pipeline.input.batches import Part
+from tokenmill.pipeline.input.cutting import Found, Records, Scanned, Scanner
+from tokenmill.pipeline.input.jsonl import Json, JsonLines
 from tokenmill.pipeline.input.rejects import Rejects
 from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.input.transcoding import InvalidText
 
 _HEAD = re.compile(rb"WARC/\d\.\d\r\n((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
 _BARE_HEAD = re.compile(rb"WARC/\d\.\d\n")
@@ -35,51 +32,6 @@ _HEADERS = (
 ).split()
 """Those of WARC 1.1, and what Common Crawl adds: a record need not have each."""
 _SPELLED = {name.lower(): name for name in _HEADERS}
-
-
-class WetReader(StreamReader):
-    """Reads WET."""
-
-    has_header = True
-
-    def scanner(self, config: InputConfig) -> Scanner:
-        """Returns what finds records."""
-        return WarcScanner(config.max_document_bytes)
-
-    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "_WetParser":
-        """Returns what makes documents of records."""
-        return _WetParser(source, config, fields, invalid)
-
-    def names(self, records: Records, config: InputConfig) -> list[str]:
-        """Returns the names of fields in the first records, in the order in which they are met."""
-        del config
-        heads = zip(records.starts.tolist(), records.facts.tolist(), strict=True)
-        headers = (_headers(records.data[start : start + n_bytes]) for start, n_bytes in heads)
-        return list(dict.fromkeys(name for each in headers for name in ("text", *each)))
-
-    def check(self, stream: Stream, config: InputConfig) -> pa.Schema:
-        """Returns those of the fields to keep that a file may have.
-
-        Raises:
-          ValueError: when a field is declared as something that no header is.
-        """
-        names = {"text", *_HEADERS, *self.first_names(stream, config)}
-        found = [field for field in declared_fields(config) if field.name in names]
-        for field in found:
-            if not (pa.types.is_string(field.type) or pa.types.is_timestamp(field.type)):
-                raise ValueError(f"header {field.name!r} cannot be kept as {field.type}: a header is a string")
-        return pa.schema(found)
-
-    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-        """Returns a file of records."""
-        del config  # fields have their names
-        out = []
-        for record in records:
-            block = str(record["text"]).encode()
-            headers = {"WARC-Type": "conversion", **record, "Content-Length": len(block)}
-            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name != "text")
-            out += [f"WARC/1.0\r\n{lines}\r\n".encode(), block, _END]
-        return b"".join(out)
 
 
 class _Open(NamedTuple):
@@ -155,8 +107,33 @@ def _headers(head: bytes) -> dict[str, str]:
     return headers
 
 
-class _WetParser(JsonParser):
-    """Makes an object of JSON of each record, and documents of these."""
+class WetReader(JsonLines):
+    """Reads WET: an object of JSON is made of each record, and documents of these."""
+
+    has_header = True
+
+    def scanner(self) -> Scanner:
+        """Returns what finds records."""
+        return WarcScanner(self._config.max_document_bytes)
+
+    def names(self, records: Records) -> list[str]:
+        """Returns the names of fields in the first records, in the order in which they are met."""
+        heads = zip(records.starts.tolist(), records.facts.tolist(), strict=True)
+        headers = (_headers(records.data[start : start + n_bytes]) for start, n_bytes in heads)
+        return list(dict.fromkeys(name for each in headers for name in ("text", *each)))
+
+    def check(self, stream: Stream) -> pa.Schema:
+        """Returns those of the fields to keep that a file may have.
+
+        Raises:
+          ValueError: when a field is declared as something that no header is.
+        """
+        names = {"text", *_HEADERS, *self.first_names(stream)}
+        found = [field for field in declared_fields(self._config) if field.name in names]
+        for field in found:
+            if not (pa.types.is_string(field.type) or pa.types.is_timestamp(field.type)):
+                raise ValueError(f"header {field.name!r} cannot be kept as {field.type}: a header is a string")
+        return pa.schema(found)
 
     def parse(self, records: Records) -> Part:
         """Returns the documents and rejects of records."""

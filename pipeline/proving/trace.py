@@ -27,7 +27,7 @@ from tokenmill.pipeline.data.packed import Packed
 from tokenmill.pipeline.data.rows import Rows, Selection
 from tokenmill.pipeline.data.samples import Samples
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
+from tokenmill.pipeline.input.readers import ROW_READERS, is_cut_by_bytes
 from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.looking import inspect, selecting
 from tokenmill.pipeline.output import arranging
@@ -187,7 +187,7 @@ def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_b
 
 def _row_group(piece: Piece, row: int) -> int:
     with archives.open_piece(piece) as handle, whole(piece.path):
-        counts = row_reader(piece.format).count_rows(handle)
+        counts = ROW_READERS[piece.format].count_rows(handle)
     for group, end in enumerate(itertools.accumulate(counts)):
         if 0 <= row < end:
             return group

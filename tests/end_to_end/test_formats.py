@@ -13,8 +13,7 @@ import pytest
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.cutting import StreamReader
-from tokenmill.pipeline.input.readers import READERS, RowReader
+from tokenmill.pipeline.input.readers import ROW_READERS, STREAM_READERS, write
 
 LONG = "the mill " * 60
 CASES = [*FORMATS, *(f"{name}.gz" for name, each in FORMATS.items() if not each.has_rows)]
@@ -55,7 +54,7 @@ def make(make_job, tiny_vocab_file, tmp_path):
         members = {}
         for file in range(3):
             records = [{"id": f"{file}-{i}", "text": text} for i, text in enumerate(texts_of(file))]
-            data = READERS[format_].write(records, config)
+            data = write(format_, records, config)
             path = folder / f"{file}{FORMATS[format_].suffixes[0]}"
             if suffix not in ("", "gz"):
                 members[path.name] = data
@@ -74,9 +73,8 @@ def make(make_job, tiny_vocab_file, tmp_path):
 
 
 def test_every_format_has_a_reader_of_its_kind():
-    assert READERS.keys() == FORMATS.keys()
-    for name, reader in READERS.items():
-        assert isinstance(reader, RowReader if FORMATS[name].has_rows else StreamReader)
+    assert {*STREAM_READERS, *ROW_READERS} == {*FORMATS}
+    assert all(FORMATS[name].has_rows for name in ROW_READERS)
 
 
 @pytest.mark.parametrize("case", CASES)

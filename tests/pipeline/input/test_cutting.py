@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import cutting, streams
-from tokenmill.pipeline.input.readers import READERS
+from tokenmill.pipeline.input.readers import STREAM_READERS
 from tokenmill.pipeline.splits import Piece
 
 PARTS = {
@@ -34,7 +34,7 @@ def cut(format_, data, document, max_bytes, block_bytes, chunk_bytes):
     ):
         stream = streams.Stream(io.BytesIO(data), piece)
         at = stream.offset
-        for item in cutting.cut(stream, READERS[format_].scanner(config), block_bytes, max_bytes):
+        for item in cutting.cut(stream, STREAM_READERS[format_](config).scanner(), block_bytes, max_bytes):
             assert item.offset == at
             if isinstance(item, cutting.Lost):
                 at += item.n_bytes

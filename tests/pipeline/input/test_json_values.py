@@ -2,7 +2,6 @@
 """Kept fields of JSON lines: many lines at once give what one line at a time gives, numbers as they are written."""
 
 import json
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +35,7 @@ ALIKE = st.sampled_from(["1", "2.50", '"x"']).flatmap(
 
 def read(data, keep_fields, **options):
     config = InputConfig(paths=["x"], keep_fields=keep_fields, **options)
-    parser = jsonl.JsonParser(Source(0, "x", "x"), config, declared_fields(config), mock.Mock())
+    parser = jsonl.JsonLines(config, declared_fields(config), Source(0, "x", "x"))
     lines = LineScanner(1).lines(data + b"\n", 0, 0, False)
     part = parser.parse(Records(0, data + b"\n", *lines))
     return part.documents.to_pylist(), [] if part.rejects is None else part.rejects.to_pylist()
