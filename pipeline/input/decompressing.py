@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decompresses files in bounded memory, down to the last byte before any damage."""
 
-import abc
 import bz2
 import contextlib
 import io
@@ -184,96 +183,51 @@ class StreamError(Exception):
         self.damage = Damage(reason, detail)
 
 
-class _Member(abc.ABC):
+def _xz_decoder() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_BYTES)
+
+
+_DECODERS: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31),
+    "deflate": lambda: zlib.decompressobj(wbits=-15),  # a member of a zip archive
+    "bz2": bz2.BZ2Decompressor,
+    "xz": _xz_decoder,
+    "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj(),
+}
+
+
+class _Member:
     """One gzip member, zstd frame, bz2 or xz stream; a file may hold several, one after another."""
 
-    _decoder: Any
-
-    @abc.abstractmethod
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields what `data` expands to, at most some MiB at a time; a chunk is decompressed when it is asked for."""
+    def __init__(self, compression: str) -> None:
+        self._decoder = _DECODERS[compression]()
+        self._is_zstd = compression == "zstd"
+        self.rest = b""
+        """The fed bytes that come after the end of this member."""
 
     @property
     def is_complete(self) -> bool:
         """Whether the end of this member has been fed."""
         return bool(self._decoder.eof)
 
-    @property
-    def rest(self) -> bytes:
-        """The fed bytes that come after the end of this member."""
-        return bytes(self._decoder.unused_data)
-
-
-class _GzipMember(_Member):
-    def __init__(self) -> None:
-        self._decoder = zlib.decompressobj(wbits=31)
-
     def feed(self, data: bytes) -> Iterator[bytes]:
-        while True:
-            output = self._decoder.decompress(data, STEP_BYTES)
-            data = self._decoder.unconsumed_tail
-            if output:
-                yield output
-            # After a full output the decoder may hold more, although all input is consumed.
-            if self._decoder.eof or (not data and len(output) < STEP_BYTES):
+        """Yields what `data` expands to, at most some MiB at a time; a chunk is decompressed when it is asked for."""
+        decoder = self._decoder
+        step, limit = (_ZSTD_BYTES, ()) if self._is_zstd else (max(1, len(data)), (STEP_BYTES,))
+        for start in range(0, len(data), step):
+            left, is_done = data[start : start + step], False
+            while not is_done:
+                output = decoder.decompress(left, *limit)
+                left = getattr(decoder, "unconsumed_tail", b"")
+                if output:
+                    yield output
+                # A decoder that has all input, or asks for more, may still hold output, but that of zstd does not.
+                is_idle = not (output or left) and getattr(decoder, "needs_input", True)
+                is_done = decoder.eof or self._is_zstd or is_idle
+            if decoder.eof:
+                self.rest = bytes(decoder.unused_data) + data[start + step :]
                 return
 
-
-class _DeflateMember(_GzipMember):
-    """The data of a member of a zip archive."""
-
-    def __init__(self) -> None:
-        self._decoder = zlib.decompressobj(wbits=-15)
-
-
-class _Bz2Member(_Member):
-    def __init__(self) -> None:
-        self._decoder = bz2.BZ2Decompressor()
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        while True:
-            output = self._decoder.decompress(data, STEP_BYTES)
-            data = b""
-            if output:
-                yield output
-            # A decoder that asks for input may still hold output.
-            if self._decoder.eof or (self._decoder.needs_input and not output):
-                return
-
-
-def _xz_decoder() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_BYTES)
-
-
-class _XzMember(_Bz2Member):
-    """Decoders of xz have the interface of those of bz2."""
-
-    def __init__(self) -> None:
-        self._decoder = _xz_decoder()
-
-
-class _ZstdMember(_Member):
-    def __init__(self) -> None:
-        self._decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
-        self._unfed = b""
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), _ZSTD_BYTES):
-            output = self._decoder.decompress(data[start : start + _ZSTD_BYTES])
-            if output:
-                yield output
-            if self._decoder.eof:
-                self._unfed = data[start + _ZSTD_BYTES :]
-                return
-
-    @property
-    def rest(self) -> bytes:
-        return bytes(self._decoder.unused_data + self._unfed)
-
-
-_MEMBERS: dict[str, Callable[[], _Member]] = {
-    "gzip": _GzipMember, "deflate": _DeflateMember, "bz2": _Bz2Member, "zstd": _ZstdMember, "xz": _XzMember,
-}  # fmt: skip
 
 _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError)
 
@@ -308,7 +262,7 @@ def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
                 data = data.lstrip(b"\0")  # Tapes and block devices pad with zeros; gzip(1) and xz(1) skip them, too.
                 if not data:
                     continue
-            member = _MEMBERS[compression]()
+            member = _Member(compression)
             n_members += 1
             member_start, n_yielded = position - len(data), 0
         fed_from = position - len(data)
@@ -340,7 +294,7 @@ def _salvage(
     Decoders drop all output of the call that meets the damage. So the member is read again, and fed byte by byte from
     `fed_from`, where that call began. The first `n_yielded` bytes of output were yielded before and are skipped.
     """
-    member = _MEMBERS[compression]()
+    member = _Member(compression)
     handle.seek(member_start)
     position = member_start
     while True:

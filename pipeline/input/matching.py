@@ -110,6 +110,17 @@ class Seen:
         self.n_listed = self.n_opened = 0
         self.excluding: set[str] = set()
 
+    def excluder(self, config: InputConfig) -> Callable[[str], bool]:
+        """Returns what says whether `exclude` leaves out a path."""
+        excluded_by = config.excluder()
+
+        def is_excluded(path: str) -> bool:
+            by = excluded_by(path)
+            self.excluding.update(by)
+            return bool(by)
+
+        return is_excluded
+
 
 def with_literals(config: InputConfig) -> InputConfig:
     """Returns the section with entries of `exclude` that are the path of a file as patterns of this path alone."""
@@ -192,13 +203,7 @@ def _list_files(given: str, config: InputConfig, seen: Seen) -> tuple[str, Listi
     """Returns a pattern without abbreviations, its files, problems and warnings."""
     pattern, wrong, warnings = storage.pattern_of(given), list[UnreadablePathError](), list[str]()
     found: Iterable[storage.FileStat] = ()
-    excluded_by = config.excluder()
-
-    def is_excluded(path: str) -> bool:
-        by = excluded_by(path)
-        seen.excluding.update(by)
-        return bool(by)
-
+    is_excluded = seen.excluder(config)
     n_hidden, first_hidden = 0, ""
 
     def hide(path: str) -> None:

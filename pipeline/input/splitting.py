@@ -262,7 +262,7 @@ def _cut_files(
     """Yields what `_look_at` returns for each file; of one that is known by its name, that."""
     by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
     others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
-    look_at = partial(_look_at, config=config, excluded_by=config.excluder(), seen=seen)
+    look_at = partial(_look_at, config=config, is_excluded=seen.excluder(config), seen=seen)
     looked_at: Iterator[list[_CutFile | Exception]] = map(look_at, others)
     if any(storage.is_remote(file.path) for _, (_, file) in others):
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
@@ -272,15 +272,9 @@ def _cut_files(
 
 
 def _look_at(
-    numbered: _Numbered, config: InputConfig, excluded_by: Callable[[str], list[str]], seen: Seen
+    numbered: _Numbered, config: InputConfig, is_excluded: Callable[[str], bool], seen: Seen
 ) -> list[_CutFile | Exception]:
     """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know."""
-
-    def is_excluded(path: str) -> bool:
-        by = excluded_by(path)
-        seen.excluding.update(by)
-        return bool(by)
-
     seen.n_opened += 1
     number, (name, file) = numbered
     if not archives.is_archive(file.path):
