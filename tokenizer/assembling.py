@@ -166,8 +166,7 @@ class EncodedTexts:
             if any(chosen[i] != choice[i] for i in order):
                 part = Encoding.of_row(self, row, (chosen[0], chosen.get(1, 0)))
                 for padding in paddings:
-                    length = padding.length or 0
-                    part.pad(length, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
+                    part.pad_by(padding, padding.length or 0)
                 found.append(part)
         return found
 

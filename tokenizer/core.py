@@ -194,17 +194,13 @@ class Tokenizer(Encoder, Decoder, Trainable):
             return self
         normalizer, pre_tokenizer, model = self.normalizer, self.pre_tokenizer, self.model
         if lowercase is not None or strip_accents is not None:
-            changes: dict[str, Any] = {}
-            if lowercase is not None:
-                changes["lowercase"] = lowercase
-            if strip_accents is not None:
-                changes["strip_accents"] = strip_accents
+            given: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
             normalizer = normalizer or NO_NORMALIZER
             if not isinstance(normalizer, BertNormalizer):
                 raise ValueError(
                     f"lowercase and strip_accents are choices of BertNormalizer; the normalizer is {normalizer!r}"
                 )
-            normalizer = dataclasses.replace(normalizer, **changes)
+            normalizer = dataclasses.replace(normalizer, **{k: v for k, v in given.items() if v is not None})
         if oov is not None and model is not None:
             if not isinstance(model, WordPiece):
                 raise ValueError(f"oov is a choice of WordPiece; the model is {model!r}")

@@ -445,12 +445,10 @@ _ALL_SPACES = (1 << 31) - 1
 
 
 def of_sentencepiece(*, has_bytes: bool, adds_prefix: bool, removes_spaces: bool) -> Sequence:
-    """Returns the decoder of sentencepiece's models.
+    """Returns the decoder of sentencepiece's models; has_bytes: whether byte tokens become bytes.
 
-    Args:
-      has_bytes: whether byte tokens become bytes.
-      adds_prefix: whether normalization puts a "▁" in front, which is then removed.
-      removes_spaces: whether normalization removes extra spaces; then all spaces in front of the text are removed.
+    adds_prefix: whether normalization puts a "▁" in front, which is then removed; removes_spaces: whether it removes
+    extra spaces; then all spaces in front of the text are removed.
     """
     steps: list[Decoder] = [Replace("▁", " "), *([ByteFallback()] if has_bytes else []), Fuse()]
     if adds_prefix or removes_spaces:

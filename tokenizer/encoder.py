@@ -33,14 +33,8 @@ class Encoder(Composition):
 
     @functools.cached_property
     def _plan(self) -> EncodePlan:
-        return EncodePlan(
-            self.normalizer,
-            self.pre_tokenizer,
-            self._require_model(),
-            self.added_tokens,
-            self.special,
-            self._cache_bytes,
-        )
+        self._require_model()
+        return EncodePlan(self, self._cache_bytes)
 
     def encode_arrow(
         self,
@@ -299,7 +293,7 @@ class Encoder(Composition):
         if padding is not None:
             target = padding.target(max(map(len, encodings), default=0))
             for encoding in encodings:
-                encoding.pad(target, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
+                encoding.pad_by(padding, target)
         return encodings
 
 

@@ -46,12 +46,9 @@ class Encoding:
 
     @classmethod
     def of_row(cls, batch: Any, row: int, choice: tuple[int, ...] = (0, 0), ids: list[int] | None = None) -> "Encoding":
-        """Returns an encoding that asks a batch for its fields when somebody asks for them.
+        """Returns an encoding that asks an `assembling.EncodedTexts` for its fields when somebody asks for them.
 
-        Args:
-          batch: the `assembling.EncodedTexts` that it is of.
-          row: which of these it is; choice: the numbers of the parts of its texts that it has.
-          ids: its ids, if they are known.
+        row: which of these it is; choice: the numbers of the parts of its texts that it has; ids: its ids, if known.
         """
         encoding: Any = cls.__new__(cls)
         if ids is not None:
@@ -198,23 +195,27 @@ class Encoding:
         pad_token: str = "[PAD]",
     ) -> None:
         """Pads this encoding and what overflows to `length` tokens."""
-        padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
-        n_padding = max(0, length - len(self.ids))
+        self.pad_by(Padding(length, direction, None, pad_id, pad_type_id, pad_token), length)
+
+    def pad_by(self, padding: Padding, length: int) -> None:
+        """Pads this encoding and what overflows to `length` tokens, otherwise as `padding` says."""
+        padding = dataclasses.replace(padding, length=length, pad_to_multiple_of=None)
+        n_padding, on_left = max(0, length - len(self.ids)), padding.direction == "left"
         fields = self.__dict__
         fields.pop("overflowing", None)
         if "_batch" in fields:
             runs, more = self._all_runs(), [fields["_batch"].padding(n_padding, padding)]
-            fields["_runs"] = more + runs if direction == "left" else runs + more
+            fields["_runs"] = more + runs if on_left else runs + more
             fields["_paddings"] = (*fields.get("_paddings", ()), padding)
         if "_batch" not in fields or "overflow" in fields:
             self._set_overflow(functools.partial(_padded, self.overflow, (padding,)))
-        fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
+        fillers = (padding.pad_id, padding.pad_token, padding.pad_type_id, 0, 1, (0, 0), None)
         for name, filler in zip(_PER_TOKEN, fillers, strict=True):
             if name in fields:
-                filling = filler * n_padding
-                fields[name] = filling + fields[name] if direction == "left" else fields[name] + filling
+                filling: list[Any] = [filler] * n_padding
+                fields[name] = filling + fields[name] if on_left else fields[name] + filling
         if "sequence_ranges" in fields:
-            self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
+            self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if on_left else 0)
 
     def truncate(self, max_length: int, stride: int = 0, direction: Direction = "right") -> None:
         """Cuts this encoding to `max_length` tokens; `overflowing` has the rest, in parts that share `stride` tokens.
@@ -282,7 +283,7 @@ _LATER = frozenset({*_PER_TOKEN, "sequence_ranges", "overflow", "read"})
 def _padded(overflow: Callable[[], list[Encoding]], paddings: Iterable[Padding]) -> list[Encoding]:
     parts = [part._copy() for part in overflow()]
     for part, padding in itertools.product(parts, paddings):
-        part.pad(padding.length or 0, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
+        part.pad_by(padding, padding.length or 0)
     return parts
 
 

@@ -196,15 +196,12 @@ class Locator:
         return word[begin:end].decode()
 
     def _place_among_letters(self, words: Words, word: int, ids: Any, ends: Any, firsts: Int64s, lasts: Int64s) -> None:
-        """Places the tokens of a word of which the model drops some bytes; fills in their first and last characters.
+        """Places the tokens of one of the words, of which the model drops some bytes.
 
         HF adds up the letters that spell bytes, in UTF-8, as if those dropped were not there, and then asks which
         letters of the whole word are at these places.
 
-        Args:
-          words: all words; word: the number of this one.
-          ids, ends: int[n_tokens], its tokens, and their ends in the bytes that are kept.
-          firsts, lasts: int64[n_tokens], filled.
+        ids, ends: of its tokens; ends in the bytes that are kept. firsts, lasts: int64[n_tokens], filled.
         """
         data = words.word(word)
         widths = LETTER_WIDTHS[np.frombuffer(data, np.uint8)]

@@ -141,12 +141,10 @@ def find_spans(
     tokenizer: Any, rows: Ragged, ids: Ragged, is_first: npt.NDArray[np.bool_], trims: Sequence[bool], *,
     in_bytes: bool = False,
 ) -> Spans:  # fmt: skip
-    """Finds the tokens of rows.
+    """Finds the tokens of rows that a `Tokenizer` encoded.
 
-    Args:
-      tokenizer: the `Tokenizer` that encoded them; rows: uint8, valid UTF-8.
-      ids: int32, the tokens of each, without special tokens; offsets from 0 to their number.
-      is_first, trims: see `WhiteSpace.trim`; in_bytes: whether to count bytes; else characters.
+    rows: uint8, valid UTF-8. ids: int32, the tokens of each, without special tokens; offsets from 0 to their number.
+    is_first, trims: see `WhiteSpace.trim`; in_bytes: whether to count bytes; else characters.
 
     Raises:
       ValueError: if a row has not as many tokens as its text.

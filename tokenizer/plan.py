@@ -12,10 +12,8 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import engines
 from tokenmill.tokenizer.added_tokens import (
-    AddedToken,
     AddedTokenMatcher,
     Segments,
-    SpecialPolicy,
     no_tokens,
     normalized_content,
 )
@@ -37,15 +35,10 @@ from tokenmill.tokenizer.words import Words, whole_rows
 class EncodePlan:
     """A tokenizer's components, lowered to matchers, a normalizing stage and an engine. Several threads may use it."""
 
-    def __init__(
-        self,
-        normalizer: Any,
-        pre_tokenizer: Any,
-        model: Any,
-        added_tokens: collections.abc.Sequence[AddedToken],
-        special: SpecialPolicy,
-        cache_bytes: int,
-    ) -> None:
+    def __init__(self, tokenizer: Any, cache_bytes: int) -> None:
+        """Lowers the parts that a tokenizer has now."""
+        normalizer, pre_tokenizer, model = tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.model
+        added_tokens, special = tokenizer.added_tokens, tokenizer.special
         self.pool = TablePool(cache_bytes)
         self._normalizer = normalizer
         self._reads_bytes = is_byte_level(pre_tokenizer)
@@ -54,7 +47,6 @@ class EncodePlan:
         self._model = model
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
-        self._special = special
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
         contents = [normalized_content(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None

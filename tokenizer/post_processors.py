@@ -137,8 +137,20 @@ PLAIN_LAYOUT = TemplateProcessing(
 """The template used without a post-processor, or without special tokens."""
 
 
+class _Trimming:
+    """A post-processor that may trim offsets."""
+
+    trim_offsets: bool
+    add_prefix_space: bool
+
+    @property
+    def trims(self) -> tuple[bool, ...]:
+        """`add_prefix_space` for each time that `trim_offsets` is to run."""
+        return (self.add_prefix_space,) if self.trim_offsets else ()
+
+
 @dataclasses.dataclass(frozen=True)
-class RobertaProcessing:
+class RobertaProcessing(_Trimming):
     """<s> A </s>, and <s> A </s></s> B </s>, all of type id 0, with offsets trimmed as by `ByteLevel`.
 
     Source: HF tokenizers `processors/roberta.rs`.
@@ -148,11 +160,6 @@ class RobertaProcessing:
     cls: tuple[str, int]
     trim_offsets: bool = True
     add_prefix_space: bool = True
-
-    @property
-    def trims(self) -> tuple[bool, ...]:
-        """`add_prefix_space` for each time that `trim_offsets` is to run."""
-        return (self.add_prefix_space,) if self.trim_offsets else ()
 
     def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
         """Returns the same layout as a template."""
@@ -171,7 +178,7 @@ def _framed(processor: BertProcessing | RobertaProcessing, *second: TemplatePiec
 
 
 @dataclasses.dataclass(frozen=True)
-class ByteLevel:
+class ByteLevel(_Trimming):
     """Adds no tokens, but excludes white space at both ends of a token from its offsets; see `trim_offsets`.
 
     Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
@@ -181,11 +188,6 @@ class ByteLevel:
     trim_offsets: bool = True
     use_regex: bool = True
     """Without effect: HF reads it in pre-tokenizing only."""
-
-    @property
-    def trims(self) -> tuple[bool, ...]:
-        """`add_prefix_space` for each time that `trim_offsets` is to run."""
-        return (self.add_prefix_space,) if self.trim_offsets else ()
 
     def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
         """Returns the layout without special tokens."""

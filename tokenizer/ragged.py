@@ -109,15 +109,7 @@ _REMEDY = "; decode it by its own encoding, or pass errors='replace' where that 
 
 
 def text_rows(texts: Any, errors: Errors = "strict") -> Ragged:
-    """Checks a text column from outside, once, and views its UTF-8 bytes, values uint8[n].
-
-    Args:
-      texts: as `text_column`.
-      errors: as `text_column`. Nulls count as empty rows.
-
-    Raises:
-      TypeError, ValueError: as `text_column`.
-    """
+    """Does what `text_column` does, but returns the rows alone; nulls count as empty rows."""
     return text_column(texts, errors)[0]
 
 
@@ -167,10 +159,8 @@ def mended(rows: Ragged, how: Literal["replace", "ignore"] = "replace") -> Ragge
 def unchecked_text_rows(column: pa.Array) -> Ragged:
     """Views the bytes of a text column without a check, values uint8[n]; nulls count as empty rows.
 
-    It is for columns that are known to be valid, such as those that the readers of the pipeline return.
-
-    Args:
-      column: string, large_string, binary or large_binary.
+    It is for string or binary columns that are known to be valid, such as those that the readers of the pipeline
+    return.
     """
     if column.null_count:
         column = column.fill_null(b"" if column.type in (pa.binary(), pa.large_binary()) else "")  # not what is there

@@ -150,12 +150,8 @@ class Contents(NamedTuple):
 def segments_of(data: str, contents: Contents, special: SpecialPolicy) -> Iterator[tuple[int, int, int]]:
     """Yields where parts of a text start and stop, and the id of each that is an added token, -1 for text.
 
-    See `AddedTokenMatcher.find`, which does the same.
-
-    Args:
-      data: the text.
-      contents: what the tokens look like in it.
-      special: what becomes of special tokens.
+    See `AddedTokenMatcher.find`, which does the same. contents: what the tokens look like; special: what becomes of
+    those.
     """
     by_text, lengths = contents
     if not by_text:

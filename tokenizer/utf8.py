@@ -14,12 +14,8 @@ def find_invalid_utf8(
 ) -> npt.NDArray[np.int64] | None:
     """Returns int64[n]: where in `data` the first byte of each stretch is that is not UTF-8, -1 if there is none.
 
-    Returns None when all stretches are valid.
-
-    Args:
-      data: the bytes, or uint8[n_bytes].
-      starts: int64[n], where stretches begin, in order; stops: int64[n], where they end. It is fastest where the bytes
-        between two are valid, too: then all are looked at at once.
+    Returns None when all stretches are valid. starts, stops: int64[n], where stretches begin, in order, and end. It is
+    fastest where the bytes between two are valid, too: then all are looked at at once.
     """
     values = np.frombuffer(data, np.uint8)
     found = np.full(1, -1, np.int64)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests import charsmaps, strategies
 from tokenmill.tokenizer import Tokenizer, offsets
 from tokenmill.tokenizer.added_tokens import AddedToken
-from tokenmill.tokenizer.locating import Locator
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import (
@@ -97,21 +96,6 @@ def test_offsets_of_a_column_are_those_of_each_text(name, texts, special, length
             assert list(zip(starts, stops, strict=True)) == [
                 (len(text[:a].encode()), len(text[:b].encode())) for a, b in each.offsets
             ]
-
-
-def test_tokens_of_bytes_need_no_locator(monkeypatch) -> None:
-    tokenizer = byte_level()
-    tokenizer.truncation = tokenizer.padding = None
-    monkeypatch.setattr(Locator, "locate", None)
-    column = pa.array(["the 玫 <s>", None, "ab", ""]).slice(0, 4)
-    found = tokenizer.encode_arrow(column, offsets=True)
-    assert found.column("starts").to_pylist()[1] is None
-    assert found.column("stops").to_pylist()[2:] == [[2], []]
-    assert found.column("starts").to_pylist()[0][-1] == 8
-    read = tokenizer.encode_batch(["the 玫", "ab"])
-    assert [each.offsets for each in read] == [[(0, 2), (2, 3), (4, 4), (4, 5), (4, 5)], [(0, 2)]]
-    with pytest.raises(ValueError, match="not counted: without tally= and sampling="):
-        tokenizer.encode_arrow(column, tally=tokenizer.new_tally(), offsets=True)
 
 
 @pytest.mark.parametrize("ids", [[[1 << 30, -5, 7, 5, 1 << 30]], [[5]], [[]]])

@@ -167,11 +167,6 @@ def test_replaced_bytes_become_the_replacement_character(tokenizer):
         tokenizer.encode_arrow(LATIN_1, errors="ignore")
 
 
-def test_half_a_character_in_a_list():
-    with pytest.raises(ValueError, match=r"row 1 is not text: '\\ud800' at character 1 is half a character"):
-        text_rows(["a", "b\ud800"])
-
-
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -277,9 +272,3 @@ def test_languages_of_other_texts_are_refused(tokenizer):
         LanguageTextTokenizer(tokenizer).prepare(
             ["text", "text"], Languages(found.codes, found.confidence, found.mixed)
         )
-
-
-def test_sources_of_spans_are_those_of_the_prepared_text(tokenizer):
-    with_spans = TextTokenizer(tokenizer, spans=[SPAN])
-    prepared = with_spans.prepare(pa.array(["-", "a https://a.org/ b", "b"]).slice(1))
-    assert with_spans.sources(prepared).to_pylist() == [["https://a.org/"], []]

@@ -299,9 +299,7 @@ class DecodeStream:
 def _trainer_like(theirs: Any, options: Mapping[str, Any]) -> tuple[str, Any]:
     """Returns the kind of model that a trainer of HF is for, and our trainer that does the same.
 
-    Args:
-      theirs: the trainer.
-      options: of the model, of which HF's trainers keep the unknown token; empty for those of HF's default.
+    options: of the model, of which HF's trainers keep the unknown token; empty for those of HF's default.
     """
     name = type(theirs).__name__
     kinds = {trainer: (kind, ours) for kind, (trainer, ours) in _TRAINERS.items()}

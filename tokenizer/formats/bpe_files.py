@@ -96,13 +96,9 @@ def _say_what_it_is(*names: str) -> str:
 def parts_of(
     steps: str, vocab: Mapping[str, int], merges: list[tuple[str, str]], unk_token: str = "", prefix_space: bool = False
 ) -> Parts:
-    """Returns the parts of a tokenizer whose steps are known.
+    """Returns the parts of a tokenizer whose steps are known: "gpt2", "qwen2", "clip", "gpt1" or "herbert".
 
-    Args:
-      steps: "gpt2", "qwen2", "clip", "gpt1" or "herbert".
-      vocab, merges: the content of the files.
-      unk_token: the unknown token, for models of characters.
-      prefix_space: for "gpt2", whether a space is put in front of a text.
+    unk_token: the unknown token, for models of characters. prefix_space: for "gpt2", whether a space is put in front.
     """
     if steps == "clip":
         return _clip_parts(vocab, merges)

@@ -79,10 +79,7 @@ def read(node: Node, table: Table) -> Any:
 def read_fields(node: Node, spec: Spec, prefix: str = "", **given: Any) -> Any:
     """Reads an object whose type is known; a field `type` is passed over.
 
-    Args:
-      node: the object; spec: what it is.
-      prefix: goes in front of the message if its values do not go together.
-      **given: more arguments of `spec.make`.
+    prefix: goes in front of the message if its values do not go together; given: more arguments of `spec.make`.
 
     Raises:
       TokenizerFileError: if a value is wrong.

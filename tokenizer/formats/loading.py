@@ -149,14 +149,7 @@ def _from_merges(vocab: Path, merges: Path, options: _Options) -> Parts:
 
 
 def _beside(path: Path, what: str, which: int, options: _Options) -> Path:
-    """Returns the file that belongs to this one, a vocabulary or merges: with the other name in place of its own.
-
-    Args:
-      path: the file.
-      what: what it is, for messages.
-      which: its place in the pairs of names.
-      options: whether there is a file at all.
-    """
+    """Returns the file that belongs to this one, `which` of the two: with the other name in place of its own."""
     pairs = [pair for pair in _PAIRS if pair[which] in path.name] or _PAIRS
     names = [path.name.replace(pair[which], pair[1 - which]) for pair in pairs] + [pair[1 - which] for pair in pairs]
     for candidate in () if options.is_buffer else map(path.with_name, names):

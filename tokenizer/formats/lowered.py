@@ -49,10 +49,8 @@ def kept(contents: Sequence[bytes], source: str, make: Callable[[], Parts], *opt
     """Returns the parts of a tokenizer: from the cache, or made, and kept there if that is possible.
 
     Args:
-      contents: the contents of the files that the parts are made of.
-      source: what messages of the parts call the file.
-      make: makes them; a function of the contents, the options and the source.
-      options: what else they depend on.
+      contents: the contents of the files that the parts are made of; source: what messages call the file.
+      make: makes them, of the contents, the options and the source; options: what else they depend on.
 
     Raises:
       Whatever `make` raises; nothing is kept then.

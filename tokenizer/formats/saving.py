@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenmill.tokenizer.compositions import bert_parts
 from tokenmill.tokenizer.encoder import Encoder
@@ -28,7 +29,7 @@ from tokenmill.tokenizer.formats.sentencepiece import (
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.models.unigram import PieceType
-from tokenmill.tokenizer.models.vocabulary import ScoredTokens
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Tokens
 from tokenmill.tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
@@ -248,26 +249,9 @@ def _check_merges(model: BPE) -> None:
             raise _CannotHoldError(f"the token {piece!r}, which its own merges do not make of its text")
 
 
-def _specs(
-    normalizer: SentencePieceNormalizer, model_type: int, byte_fallback: bool, pieces: list[str], types: list[int]
-) -> tuple[TrainerSpec, NormalizerSpec]:
-    control = {piece: i for i, piece in enumerate(pieces) if types[i] == PieceType.CONTROL}
-    unk_id = types.index(PieceType.UNKNOWN) if PieceType.UNKNOWN in types else 0
-    trainer = TrainerSpec(
-        model_type, normalizer.treat_whitespace_as_suffix, byte_fallback, unk_id, control.get("<s>", -1),
-        control.get("</s>", -1), control.get("<pad>", -1), unk_piece=pieces[unk_id],
-    )  # fmt: skip
-    return trainer, NormalizerSpec(
-        "user_defined" if normalizer.precompiled_charsmap else "identity", normalizer.precompiled_charsmap,
-        normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces, normalizer.escape_whitespaces,
-    )  # fmt: skip
-
-
 def _unigram_file(model: Unigram, normalizer: SentencePieceNormalizer) -> SentencePieceFile:
     vocab = ScoredTokens.of(model.vocab)
-    types = np.array(model.piece_types, np.int64)
-    trainer, normalizer_spec = _specs(normalizer, UNIGRAM, model.byte_fallback, list(vocab.tokens), types.tolist())
-    return SentencePieceFile(vocab.tokens, vocab.scores, types, trainer, normalizer_spec)
+    return _file(UNIGRAM, model.byte_fallback, normalizer, vocab.tokens, vocab.scores, np.array(model.piece_types))
 
 
 def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer) -> SentencePieceFile:
@@ -283,19 +267,33 @@ def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer) -> SentencePiec
         kinds |= {f"<0x{b:02X}>": PieceType.BYTE for b in range(256)}
     if model.unk_token is not None:
         kinds[model.unk_token] = PieceType.UNKNOWN
-    types = [int(kinds.get(piece, PieceType.NORMAL)) for piece in pieces]
+    types = np.array([kinds.get(piece, PieceType.NORMAL) for piece in pieces], np.int64)
     # Only the order of scores matters: a merged piece gets its rank, characters come after.
     merge_ranks = range(len(model.merges)) if model.merge_ranks is None else np.asarray(model.merge_ranks).tolist()
     ranks = {left + right: rank for (left, right), rank in zip(model.merges, merge_ranks, strict=True)}
     if marks := [piece for piece in ranks if kinds.get(piece, PieceType.NORMAL) != PieceType.NORMAL]:
         raise _CannotHoldError(f"the token {marks[0]!r}, which is both special and made by a merge")
     last = max(ranks.values(), default=0)
-    scores = [
-        0.0 if kind != PieceType.NORMAL else -float(ranks.get(piece, last + 1 + i))
-        for i, (piece, kind) in enumerate(zip(pieces, types, strict=True))
-    ]
-    trainer, normalizer_spec = _specs(normalizer, BPE_MODEL, model.byte_fallback, pieces, types)
-    return SentencePieceFile.of(pieces, scores, types, trainer=trainer, normalizer=normalizer_spec)
+    scores = -np.array([ranks.get(piece, last + 1 + i) for i, piece in enumerate(pieces)], np.float64)
+    scores[types != PieceType.NORMAL] = 0
+    return _file(BPE_MODEL, model.byte_fallback, normalizer, Tokens.of(pieces), scores, types)
+
+
+def _file(
+    model_type: int, byte_fallback: bool, normalizer: SentencePieceNormalizer, pieces: Tokens,
+    scores: npt.NDArray[np.float64], types: npt.NDArray[np.int64],
+) -> SentencePieceFile:  # fmt: skip
+    control = {pieces[i]: i for i in np.flatnonzero(types == PieceType.CONTROL).tolist()}
+    unk_id = int(np.argmax(types == PieceType.UNKNOWN))
+    trainer = TrainerSpec(
+        model_type, normalizer.treat_whitespace_as_suffix, byte_fallback, unk_id, control.get("<s>", -1),
+        control.get("</s>", -1), control.get("<pad>", -1), unk_piece=pieces[unk_id],
+    )  # fmt: skip
+    spec = NormalizerSpec(
+        "user_defined" if normalizer.precompiled_charsmap else "identity", normalizer.precompiled_charsmap,
+        normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces, normalizer.escape_whitespaces,
+    )  # fmt: skip
+    return SentencePieceFile(pieces, scores, types, trainer, spec)
 
 
 _WRITERS: dict[str, Callable[[Parts], dict[str, bytes]]] = {

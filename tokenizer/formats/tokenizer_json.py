@@ -33,11 +33,7 @@ _FIELD = "sentencepiece"
 
 
 def read(data: bytes, source: str) -> Parts:
-    """Reads a `tokenizer.json`.
-
-    Args:
-      data: the JSON, in UTF-8.
-      source: its name in messages.
+    """Reads a `tokenizer.json`, in UTF-8; `source` is its name in messages.
 
     Raises:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
@@ -127,12 +123,10 @@ def write(parts: Parts, pretty: bool) -> str:
 
 
 def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns HF's closest normalizer and pre-tokenizer.
+    """Returns HF's closest normalizer and pre-tokenizer to a SentencePieceNormalizer, all as JSON.
 
-    Args:
-      normalizer: a SentencePieceNormalizer as JSON.
-      is_bpe: whether the model is BPE, whose user-defined pieces are added tokens.
-      splits: whether words are cut at spaces, as only Unigram allows.
+    is_bpe: whether the model is BPE, whose user-defined pieces are added tokens. splits: whether words are cut at
+    spaces.
 
     Raises:
       ValueError: for treatment of white space that HF's parts cannot express: as a suffix, unescaped, or pieces that

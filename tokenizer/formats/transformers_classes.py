@@ -242,11 +242,7 @@ class Settings:
 
 
 def read_settings(folder: Path, as_class: str | None = None) -> Settings:
-    """Reads the settings of a folder.
-
-    Args:
-      folder: the folder.
-      as_class: the name of the class, which overrides what the folder says.
+    """Reads the settings of a folder; as_class: the name of the class, which overrides what the folder says.
 
     Raises:
       TokenizerFileError: if a file is not as `transformers` writes it; the message says which and where.

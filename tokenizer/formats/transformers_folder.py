@@ -68,13 +68,9 @@ def _other_vocabulary(folder: Path, parts: Parts) -> Iterator[str]:
 
 
 def load_slow(folder: Path, as_class: str | None) -> Parts:
-    """Reads a slow tokenizer's files in a folder as its class reads them.
+    """Reads a slow tokenizer's files in a folder as its class reads them; as_class: None for that which it names.
 
     A folder that names no class is loaded if all classes give the same ids for its files.
-
-    Args:
-      folder: the folder.
-      as_class: the class, for example "T5Tokenizer"; None for the one that the folder names.
 
     Raises:
       TokenizerFileError: if the class is not known, it reads other files, or a file is broken.
@@ -110,11 +106,8 @@ def ranks_in(folder: Path) -> Path | None:
 def load_ranks(folder: Path, path: Path, pattern: str | None, as_class: str | None) -> Parts:
     """Reads tiktoken's ranks in a folder, and the special tokens of its class and of its JSON files.
 
-    Args:
-      folder: the folder.
-      path: the file of ranks.
-      pattern: as for `tiktoken_ranks.read`; None for that of the class, whose program is not run.
-      as_class: the class, for example "QWenTokenizer"; None for the one that the folder names.
+    pattern: as for `tiktoken_ranks.read`; None for that of the class, whose program is not run. as_class: as
+    `load_slow`.
 
     Raises:
       TokenizerFileError: if there is no pattern and the class is not known, or a file is broken.

@@ -52,10 +52,8 @@ def merges_of_ranks(
 ) -> Merges:
     """Returns the merges that make the tokens of more than one byte, at most one for each token, in the order of ids.
 
-    Args:
-      values, offsets: uint8[n] and int64[n_tokens + 1], the bytes of the tokens, padded.
-      ids: int64[n_tokens], which are also the ranks.
-      single: the tables of a model that has only the tokens of one byte, and no merges.
+    values, offsets: the bytes of the tokens, padded. ids: int64[n_tokens], which are also the ranks. single: the tables
+    of a model that has only the tokens of one byte, and no merges.
 
     Raises:
       ValueError: if the ids seem to be chosen to collide in the table.
@@ -79,9 +77,7 @@ def merges_of_ranks(
 def merges_of_pieces(pieces: Vocabulary, can_merge: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> Merges:
     """Returns every way to make a piece of two others: best score first, then by id, then the shorter first part first.
 
-    Args:
-      pieces: the pieces; the id of each is its number.
-      can_merge, scores: bool[n] and float64[n], of each piece.
+    The id of each piece is its number; can_merge, scores: bool[n] and float64[n], of each.
 
     Raises:
       ValueError: if there are more ways, or longer pieces, than training can leave.

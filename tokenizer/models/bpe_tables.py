@@ -196,10 +196,8 @@ class Reachable(NamedTuple):
 def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -> Reachable | None:
     """Finds the merges that can ever be made; returns None if that cannot be told.
 
-    Args:
-      merges: best first; if two have equal ranks, they make the same token.
-      initial: int64[n], ids of the initial symbols of words; every text has only one spelling in these.
-      always: whether to search even if clearly all merges can be made.
+    merges: best first; if two have equal ranks, they make the same token. initial: int64[n], ids of the initial symbols
+    of words; every text has only one spelling in these. always: whether to search even if clearly all can be made.
 
     Raises:
       ValueError: as `pair_table`.

@@ -28,11 +28,9 @@ def trie_of(entries: Mapping[bytes, int]) -> DoubleArray:
 
 
 def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
-    """Builds the trie of entries, which need not be valid UTF-8.
+    """Builds the trie of entries: distinct, sorted by their bytes, none empty; they need not be valid UTF-8.
 
-    Args:
-      entries: distinct, sorted by their bytes, none empty.
-      ids: int32[n], the number to store where each one ends, -1 for none.
+    ids: int32[n], the number to store where each one ends, -1 for none.
 
     Raises:
       ValueError: if the entries have 2^28 bytes or more, as a state has no room for places far beyond that.

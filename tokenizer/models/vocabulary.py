@@ -384,13 +384,9 @@ def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.ND
 def word_table(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
-    """Builds the slots and pool of a word table, see kernels.word_table; column VALUE holds the id.
+    """Builds a word table, see kernels.word_table; returns slots, pool, and the number of distinct words.
 
-    Args:
-      values, offsets, ids: see `Words`; none is empty, and of equal ones the first counts.
-
-    Returns:
-      Slots, pool, and the number of distinct words.
+    Column VALUE holds the id. values, offsets, ids: see `Words`; none is empty, and of equal ones the first counts.
 
     Raises:
       ValueError: if the words seem to be chosen to collide, so that time would grow with the square of their number.

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import strategies
+from tests import charsmaps, strategies
 from tests.reference.tracing import traced
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import sentencepiece
 from tokenmill.tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec
 from tokenmill.tokenizer.models.bpe_merges import merges_of_pieces
-from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 
@@ -33,37 +32,12 @@ def make(pieces: list[tuple[str, float, int]] = PIECES, **fields: object) -> Sen
 
 
 def charsmap(rules: dict[str, str]) -> bytes:
-    """A character map with one block of units for every node: large, and easily believed."""
-    texts, results = {}, b""
-    for key, result in rules.items():
-        texts[key.encode()] = len(results)
-        results += result.encode() + b"\0"
-    prefixes = sorted({key[:n] for key in texts for n in range(len(key) + 1)})
-    # The children of prefix p lie in block 1 + p, at the place of their byte; block 0 begins with the root.
-    units = [0x80000000] * (256 * (len(prefixes) + 1))
-    for number, prefix in enumerate(prefixes):
-        if prefix:
-            place = 256 * (1 + prefixes.index(prefix[:-1])) ^ prefix[-1]
-            offset = place ^ 256 * (1 + number)
-            units[place] = prefix[-1] | (256 if prefix in texts else 0)
-            units[place] |= offset << 10 if offset < 1 << 21 else offset >> 8 << 10 | 1 << 9
-            if prefix in texts:
-                units[256 * (1 + number)] = 0x80000000 | texts[prefix]
-    units[0] = 256 << 10
-    return struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + results
+    return charsmaps.build({key.encode(): text for key, text in rules.items()})
 
 
 RULES = {
-    "A": "a",
-    "ﬁ": "fi",
-    "\t": " ",
-    "x\u0301": "ẍ",
-    "xy": "z",
-    "\u3000": " ",
-    "\u200b": "",
-    "…": ". . ",
-    "½": " 1/2",
-}
+    "A": "a", "ﬁ": "fi", "\t": " ", "x\u0301": "ẍ", "xy": "z", "\u3000": " ", "\u200b": "", "…": ". . ", "½": " 1/2",
+}  # fmt: skip
 
 
 def test_a_round_trip_keeps_everything() -> None:
@@ -77,15 +51,6 @@ def test_a_round_trip_keeps_everything() -> None:
         found, expected = (getattr(each, field.name) for each in (again, model))
         assert np.array_equal(found, expected) if isinstance(found, np.ndarray) else found == expected, field.name
     assert sentencepiece.write(again) == sentencepiece.write(model)
-
-
-def test_pieces_written_in_an_unusual_way_are_read_too() -> None:
-    data = sentencepiece.write(make())
-    long_piece = b"\x0a\xb4\x02" + b"\x0a\xac\x02" + b"y" * 300 + b"\x15" + struct.pack("<f", -1.0)
-    reordered = b"\x0a\x0a" + b"\x15" + struct.pack("<f", -7.5) + b"\x18\x01" + b"\x0a\x01q"
-    read = sentencepiece.read(data + long_piece + b"\x32\x02xy" + reordered, "model")
-    assert tuple(read.pieces[-2:]) == ("y" * 300, "q")
-    assert (read.scores[-1], read.types[-1]) == (-7.5, PieceType.NORMAL)
 
 
 def test_a_file_cut_off_anywhere_is_an_error_or_a_smaller_model() -> None:
@@ -113,9 +78,6 @@ def test_one_changed_byte_never_does_worse_than_an_error(at: int, byte: int) -> 
     "data, message",
     [
         (b"\x0a\xff\xff\xff\xff\x0f", "no sentencepiece model, or not all of one"),
-        (b"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", "no sentencepiece model, or not all of one"),
-        (b"\x0b" * 1000, "no sentencepiece model, or not all of one"),
-        (b"\x02\x00", "no sentencepiece model, or not all of one"),
         (b"\x0a", "no sentencepiece model, or not all of one"),
         (b"\x0a\x00", "piece 0 is empty"),
         (b"\x0a\x00" * (2 << 20) + b"\x8a\x00\x00", "has 2097153 pieces; a sentencepiece model has at most 2097152"),

@@ -64,11 +64,6 @@ def test_a_byte_order_mark_changes_nothing(tmp_path: Path, make: object) -> None
     assert Tokenizer.from_file(path, pattern=pattern).to_str() == expected.to_str()
 
 
-def test_a_byte_order_mark_before_the_text_of_a_tokenizer() -> None:
-    tokenizer = Tokenizer.for_bert(UNCASED)
-    assert Tokenizer.from_str("\ufeff" + tokenizer.to_str()).digest == tokenizer.digest
-
-
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
 def test_utf_16_is_refused_by_name(tmp_path: Path, encoding: str) -> None:
     text = "\ufeff" * (encoding != "utf-16") + "[UNK]\na\n"
