@@ -119,3 +119,28 @@ def test_check_and_transfer_print_what_they_find(folder, tmp_path, capsys):
     assert vocab("transfer", folder / "old", tmp_path / "broken.json", "--out", tmp_path / "rows.parquet") == 0
     assert capsys.readouterr().out.startswith("2 ids, 0 of one old id, 1 of none; in ")
     assert pq.read_table(tmp_path / "rows.parquet")["weights"].to_pylist() == [[], [1 / 3] * 3]
+
+
+def test_merge_balance_superwords_rename_and_measure_write_and_say_what(folder, tmp_path, capsys):
+    old, new, out = folder / "old", folder / "new", tmp_path / "out.json"
+    larger = tmp_path / "larger.json"
+    assert vocab("extend", old, "--counts", new, "--add", "9", "--out", larger, "--json") == 0
+    capsys.readouterr()
+    assert vocab("merge", old, larger, "--counts", new, "--out", out, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["added"]) == 9
+    assert Tokenizer.from_file(out).get_vocab() == Tokenizer.from_file(larger).get_vocab()
+    words = ["balance", old, "--counts", new, "--by", "source", "--ratio", "de=1.2", "--dry-run"]
+    assert vocab(*words) == 2
+    assert "dev and ratio must be of the languages" in capsys.readouterr().err
+    assert vocab("balance", old, "--counts", new, "--by", "source", "--out", out) == 0
+    assert "Gini by source" in capsys.readouterr().out
+    assert Tokenizer.from_file(out).n_ids == Tokenizer.from_file(old / "vocab").n_ids
+    assert vocab("measure", old, larger, "--counts", new, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["ids"] for row in rows if row["kind"] == "all"] == [280, 289]
+    assert vocab("superwords", old, "--words", "2", "--out", out) == 0
+    assert vocab("extend", out, "--counts", new, "--add", "9", "--dry-run") == 2  # of other words
+    capsys.readouterr()
+    assert vocab("rename", old, "--name", "<|endoftext|>=<|end|>", "--out", tmp_path / "renamed", "--json") == 0
+    assert "tokenizer.json" in json.loads(capsys.readouterr().out)["files"]
+    assert Tokenizer.from_file(tmp_path / "renamed").token_to_id("<|end|>") == 0
