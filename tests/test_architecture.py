@@ -45,7 +45,7 @@ TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
 # What pipeline may import of tokenizer. The last one is no tokenizer: it is how either package compiles a kernel.
 PUBLIC_MODULES = {
     "tokenmill.tokenizer",
-    *(f"tokenmill.tokenizer.chat.{name}" for name in ("check", "conversations", "made_up", "masks")),
+    *(f"tokenmill.tokenizer.chat.{name}" for name in ("check", "conversations", "masks")),
     *(f"tokenmill.tokenizer.chat.{name}" for name in ("spans", "templates")),
     "tokenmill.tokenizer.languages",
     "tokenmill.tokenizer.reach",

@@ -223,8 +223,7 @@ def _check(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.tokenizing.chat import rule_of, templates_of
     from tokenmill.tokenizer import Tokenizer
-    from tokenmill.tokenizer.chat.check import PLAIN, check_chat
-    from tokenmill.tokenizer.chat.made_up import Finding
+    from tokenmill.tokenizer.chat.check import PLAIN, Finding, check_chat
 
     with mistakes():
         given = {"template": options.template, "train": options.train, "date": options.date and str(options.date)}

@@ -21,6 +21,7 @@ from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.text import ChatConfig
 from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
+from tokenmill.tokenizer.chat.check import TOOL, check_masks
 from tokenmill.tokenizer.chat.conversations import (
     REASONING,
     ROLES,
@@ -30,7 +31,6 @@ from tokenmill.tokenizer.chat.conversations import (
     has_text,
     read_conversation,
 )
-from tokenmill.tokenizer.chat.made_up import TOOL, check_masks
 from tokenmill.tokenizer.chat.masks import TokenMask, mask_tokens, weigh_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from tokenmill.tokenizer.languages import identifying as rules
-from tokenmill.tokenizer.languages.score_kernels import SAMPLE_BYTES
+from tokenmill.tokenizer.languages.kernels import SAMPLE_BYTES
 from tokenmill.tokenizer.languages.scripts import SCRIPTS, script_table
 
 

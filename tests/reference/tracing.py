@@ -11,7 +11,7 @@ from tokenmill.tokenizer.assembling import EncodedTexts
 from tokenmill.tokenizer.encoding import Encoding
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.base import Edit, edits_of_characters, placed
-from tokenmill.tokenizer.normalizers.edit_lists import found_edits, places_in_text
+from tokenmill.tokenizer.normalizers.edits import found_edits, places_in_text
 from tokenmill.tokenizer.normalizers.forms import Change
 from tokenmill.tokenizer.normalizers.kernels.precompiled import find_mapped
 from tokenmill.tokenizer.offsets import EncodedToken

@@ -19,7 +19,7 @@ from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.kernels.by_address import Bound
 from tokenmill.tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED
 from tokenmill.tokenizer.kernels.pattern_spans import pattern_spans
-from tokenmill.tokenizer.normalizers.edit_lists import prepend
+from tokenmill.tokenizer.normalizers.edits import prepend
 from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.row_kernels import insert_rows

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.tokenizer.languages import score_kernels
-from tokenmill.tokenizer.languages.script_kernels import HAN
+from tokenmill.tokenizer.languages import kernels
+from tokenmill.tokenizer.languages.kernels import HAN
 from tokenmill.tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.forms import NormalForm
@@ -65,7 +65,7 @@ _PIECES = 1 << 12
 
 
 class Model(NamedTuple):
-    """Arrays of the kernel; see `score_kernels.score_pieces`. About 110 MB, shared by all threads."""
+    """Arrays of the kernel; see `kernels.score_pieces`. About 110 MB, shared by all threads."""
 
     classes: tuple[str, ...]
     moves: npt.NDArray[np.uint32]
@@ -94,7 +94,7 @@ def load_model() -> Model:
             read_only(np.asarray(found.tk_output, np.int32)),
             read_only(np.ascontiguousarray(found.nb_ptc, np.float32)),
             read_only(np.ascontiguousarray(found.nb_pc, np.float32)),
-            read_only(np.log1p(np.arange(score_kernels.ROOM + 1, dtype=np.float32))),
+            read_only(np.log1p(np.arange(kernels.ROOM + 1, dtype=np.float32))),
         )
     except AttributeError as error:
         version = metadata.version("py3langid")
@@ -140,12 +140,12 @@ def guess(rows: Ragged, allowed: npt.NDArray[np.bool_]) -> Guesses:
     model = load_model()
     rows = as_seen(rows)
     classes, confidence = np.empty(rows.n_rows, np.int64), np.empty(rows.n_rows, np.float64)
-    counts, touched = np.zeros(len(model.weights), np.int32), np.empty(score_kernels.ROOM, np.int32)
+    counts, touched = np.zeros(len(model.weights), np.int32), np.empty(kernels.ROOM, np.int32)
     for first in range(0, rows.n_rows, _PIECES):
         part = slice(first, min(rows.n_rows, first + _PIECES))
         starts, stops = rows.offsets[part].copy(), rows.offsets[1:][part].copy()
         scores = np.empty((starts.size, len(model.classes)), np.float32)
-        score_kernels.score_pieces(
+        kernels.score_pieces(
             rows.values, starts, stops, model.moves, model.bases, model.outputs, model.weights, model.priors,
             model.logs, counts, touched, scores,
         )  # fmt: skip
@@ -270,7 +270,7 @@ def _guess(
     """Returns numbers of codes, shares, and whether the two ends are in different languages, for the rows `asked`."""
     documents = rows.take(asked)
     bounds = np.empty((asked.size, 3), np.int64)
-    score_kernels.cut_samples(documents.values, documents.offsets, bounds)
+    kernels.cut_samples(documents.values, documents.offsets, bounds)
     starts, stops = documents.offsets[:-1], documents.offsets[1:]
     allowed = _allowed_table()[counts.first[asked]]
     number_of = {name: i for i, name in enumerate(language_codes())}

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.tokenizer.languages import script_kernels
+from tokenmill.tokenizer.languages import kernels
 from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 from tokenmill.tokenizer.unicode import data
 
@@ -30,7 +30,7 @@ SCRIPTS = (
 def script_table() -> npt.NDArray[np.uint8]:
     """Returns the script of each code point, uint8[0x110000], as numbers in `SCRIPTS`; 0 for none."""
     table = np.zeros(0x110000, np.uint8)
-    numbers = [script_kernels.KANA if name in _KANA else SCRIPTS.index(name.capitalize()) for name in _NAMES]
+    numbers = [kernels.KANA if name in _KANA else SCRIPTS.index(name.capitalize()) for name in _NAMES]
     for number, first, last in data.array("scripts/scripts").tolist():
         table[first : last + 1] = numbers[number]
     return read_only(table)
@@ -56,9 +56,9 @@ class ScriptCounts(NamedTuple):
 
 def count_scripts(rows: Ragged) -> ScriptCounts:
     """Counts the scripts of rows of valid UTF-8."""
-    found = np.empty((rows.n_rows, script_kernels.N_COLUMNS), np.int64)
-    script_kernels.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
-    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(script_kernels.N_COLUMNS)))
+    found = np.empty((rows.n_rows, kernels.N_COLUMNS), np.int64)
+    kernels.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
+    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(kernels.N_COLUMNS)))
 
 
 def main_scripts(texts: Any) -> pa.DictionaryArray:

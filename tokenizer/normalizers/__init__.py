@@ -2,7 +2,8 @@
 """Normalizers change text before it is split. They have HF's names, and HF's results on every text."""
 
 from tokenmill.tokenizer.normalizers.base import Normalizer as Normalizer
-from tokenmill.tokenizer.normalizers.bert import BertNormalizer as BertNormalizer
+from tokenmill.tokenizer.normalizers.base import Sequence as Sequence
+from tokenmill.tokenizer.normalizers.characters import BertNormalizer as BertNormalizer
 from tokenmill.tokenizer.normalizers.characters import ByteLevel as ByteLevel
 from tokenmill.tokenizer.normalizers.characters import Lowercase as Lowercase
 from tokenmill.tokenizer.normalizers.characters import Nmt as Nmt
@@ -14,6 +15,5 @@ from tokenmill.tokenizer.normalizers.forms import NFC as NFC
 from tokenmill.tokenizer.normalizers.forms import NFD as NFD
 from tokenmill.tokenizer.normalizers.forms import NFKC as NFKC
 from tokenmill.tokenizer.normalizers.forms import NFKD as NFKD
-from tokenmill.tokenizer.normalizers.precompiled import Precompiled as Precompiled
+from tokenmill.tokenizer.normalizers.sentencepiece import Precompiled as Precompiled
 from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer as SentencePieceNormalizer
-from tokenmill.tokenizer.normalizers.sequence import Sequence as Sequence

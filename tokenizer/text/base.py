@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.normalizers.tables import Skips
 from tokenmill.tokenizer.ragged import Ragged, characters_before, read_only
-from tokenmill.tokenizer.text.kernels import candidates as candidate_kernels
+from tokenmill.tokenizer.text import kernels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ class CharacterSet(NamedTuple):
     def rows_with(self, rows: Ragged) -> npt.NDArray[np.bool_]:
         """Returns which rows contain a member, bool[n_rows]."""
         found = np.zeros(rows.n_rows, np.bool_)
-        candidate_kernels.find_characters(rows.values, rows.offsets, self.members, self.firsts, self.prints, found)
+        kernels.find_characters(rows.values, rows.offsets, self.members, self.firsts, self.prints, found)
         return found
 
 

@@ -28,9 +28,8 @@ from tokenmill.tokenizer.text.characters import (
     ZeroWidth,
 )
 from tokenmill.tokenizer.text.emoji import Emoji
-from tokenmill.tokenizer.text.mojibake import Ftfy, Mojibake
 from tokenmill.tokenizer.text.neighbours import IsolateDigits, RepeatedPunctuation, Segment, StripAccents, Whitespace
-from tokenmill.tokenizer.text.row_steps import HtmlEntities, Regex
+from tokenmill.tokenizer.text.row_steps import Ftfy, HtmlEntities, Mojibake, Regex
 from tokenmill.tokenizer.traced import Traced
 
 _CLASSES: tuple[type[TextStep], ...] = (

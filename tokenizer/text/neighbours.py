@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenmill.tokenizer.normalizers.kernels import matches, whitespace
+from tokenmill.tokenizer.normalizers.edits import EditingStep, found_edits
+from tokenmill.tokenizer.normalizers.kernels import matches
 from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION, Runs, decompositions
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Look, Node
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Sequence as InOrder
@@ -22,7 +22,7 @@ from tokenmill.tokenizer.text.patterns import PatternStep, find_pattern, isolate
 from tokenmill.tokenizer.unicode import data
 
 Newlines = Literal["space", "keep", "paragraphs"]
-_BREAKS = {"space": whitespace.AS_SPACE, "keep": whitespace.KEEP, "paragraphs": whitespace.PARAGRAPHS}
+_BREAKS = {"space": matches.AS_SPACE, "keep": matches.KEEP, "paragraphs": matches.PARAGRAPHS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Whitespace(EditingStep):
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         runs = _runs(tables.PYTHON_SPACES if self.python else tables.SPACES)
         options = runs, self.collapse, _BREAKS[self.newlines], self.strip
-        return found_edits(whitespace.find_whitespace, rows, *edges, *options), ("", " ", "\n", "\n\n")
+        return found_edits(matches.find_whitespace, rows, *edges, *options), ("", " ", "\n", "\n\n")
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.normalizers.edit_lists import EditingStep
+from tokenmill.tokenizer.normalizers.edits import EditingStep
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, segments_of
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenmill.tokenizer.pre_tokenizers.tables import CodePoints

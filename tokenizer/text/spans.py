@@ -18,16 +18,15 @@ import numpy.typing as npt
 from tokenmill.tokenizer.added_token_kernels import Places
 from tokenmill.tokenizer.added_tokens import cut_at
 from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.normalizers.edit_lists import found_edits, places_in_text
+from tokenmill.tokenizer.normalizers.edits import found_edits, places_in_text
 from tokenmill.tokenizer.normalizers.kernels import matches
 from tokenmill.tokenizer.normalizers.tables import Runs
 from tokenmill.tokenizer.pre_tokenizers import pattern_syntax
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
-from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text import kernels, tables
 from tokenmill.tokenizer.text.base import check_encodable, nearest
 from tokenmill.tokenizer.text.emoji import emoji_pattern
-from tokenmill.tokenizer.text.kernels import spans as span_kernels
 from tokenmill.tokenizer.text.neighbours import digits
 from tokenmill.tokenizer.text.patterns import find_pattern, one_of, times
 from tokenmill.tokenizer.text.row_steps import compile_pattern, find_matches
@@ -54,9 +53,9 @@ _DOMAIN_BYTES = string.ascii_letters + string.digits + "-"
 def _bytes_are() -> npt.NDArray[np.uint8]:
     table = np.zeros(256, np.uint8)
     for characters, bit in (
-        (_LOCAL_BYTES, span_kernels.LOCAL),
-        (_DOMAIN_BYTES, span_kernels.DOMAIN),
-        (string.ascii_letters, span_kernels.LETTER),
+        (_LOCAL_BYTES, kernels.LOCAL),
+        (_DOMAIN_BYTES, kernels.DOMAIN),
+        (string.ascii_letters, kernels.LETTER),
     ):
         table[[ord(c) for c in characters]] |= bit
     return read_only(table)
@@ -86,7 +85,7 @@ def _url() -> Node:
 NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
     "number": lambda rows, _: find_pattern(rows, _number()),
     "url": lambda rows, _: find_pattern(rows, _url()),
-    "email": lambda rows, _: found_edits(span_kernels.find_emails, rows, _bytes_are()),
+    "email": lambda rows, _: found_edits(kernels.find_emails, rows, _bytes_are()),
     "emoji": lambda rows, _: find_pattern(rows, emoji_pattern()),
     "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _not_white_space(), least - 1, True),
     "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, _white_space(least)),
@@ -255,7 +254,7 @@ class SpanFinder:
         spans = np.concatenate(found)
         spans = spans[np.lexsort((spans[:, 2], spans[:, 0]))]
         taken = np.empty(len(spans), np.bool_)
-        span_kernels.select_leftmost(spans, taken)
+        kernels.select_leftmost(spans, taken)
         return spans[taken], rejected
 
     @staticmethod

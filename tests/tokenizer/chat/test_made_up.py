@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.chats import NAMED, SPECIAL, TEMPLATES, make_conversation, make_tokenizer
-from tokenmill.tokenizer.chat.check import check_chat
+from tokenmill.tokenizer.chat.check import check_chat, check_masks
 from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
-from tokenmill.tokenizer.chat.made_up import check_masks
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 

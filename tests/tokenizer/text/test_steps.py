@@ -19,7 +19,7 @@ from tests.reference.text_steps import emoji_pattern
 from tests.strategies import FEWER, text_columns, texts
 from tokenmill.tokenizer.normalizers.base import Edges, n_changed, replaced
 from tokenmill.tokenizer.ragged import text_rows
-from tokenmill.tokenizer.text import TextChain, TextStep, mojibake, parse_steps, tables
+from tokenmill.tokenizer.text import TextChain, TextStep, parse_steps, row_steps, tables
 from tokenmill.tokenizer.text.emoji import describe
 from tokenmill.tokenizer.text.row_steps import n_elements
 from tokenmill.tokenizer.traced import Traced
@@ -243,9 +243,9 @@ def test_a_document_of_combining_marks_on_which_ftfy_would_take_minutes_is_rejec
 
 def test_lines_that_ftfy_is_not_asked_about_are_lines_it_leaves_alone() -> None:
     quiet = "".join(map(chr, range(0x20, 0x7F))).replace("&", "") + "\t"
-    assert all(mojibake._is_active(c) for c in map(chr, range(0x110000)) if c not in quiet + "\n")
+    assert all(row_steps._is_active(c) for c in map(chr, range(0x110000)) if c not in quiet + "\n")
     lines = [quiet, *(f"{a}{b}{b}x {a}" for a in quiet for b in quiet), "&".join(quiet).replace("&", "a; ")]
-    assert not any(map(mojibake._is_active, lines))
+    assert not any(map(row_steps._is_active, lines))
     assert [line for line in lines if ftfy.fix_text(line) != line or ftfy.fix_encoding(line) != line] == []
     rows = text_rows(pa.array(["a\n\tb", "a&", "é", "a\x1b", "a\x7f", "a\r\n", "~ !", ""]))
     assert list(one_step("ftfy").candidates(rows)) == [1, 2, 3, 4, 5]
