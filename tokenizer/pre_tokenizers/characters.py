@@ -3,16 +3,15 @@
 
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
-import numpy.typing as npt
 
 from tokenmill.tokenizer.pre_tokenizers import tables
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Characters, Node, Repetition, literal
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer
-from tokenmill.tokenizer.pre_tokenizers.split import Behavior, PatternSplit, check_behavior
+from tokenmill.tokenizer.pre_tokenizers.split import Behavior, PatternSplit, check_behavior, run_python
 from tokenmill.tokenizer.pre_tokenizers.tables import CodePoints
-from tokenmill.tokenizer.ragged import gathered
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -147,11 +146,16 @@ class FixedLength(PreTokenizer):
         if self.length < 1:
             raise ValueError(f"length must be at least 1, got {self.length!r}")
 
+    @property
+    def is_fast(self) -> bool:
+        return False
+
     def split_pieces(self, pieces: Pieces) -> Pieces:
-        heads, owners = _characters(pieces)
-        within = np.arange(heads.size) - np.searchsorted(owners, np.arange(pieces.words.n_words))[owners]
-        begins = within % self.length == 0
-        return _cut_before(pieces, heads[begins], owners[begins])
+        def find(text: str) -> list[tuple[int, int, bool]]:
+            starts = range(0, len(text), self.length)
+            return [(start, min(start + self.length, len(text)), True) for start in starts]
+
+        return run_python(pieces, find, "isolated")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,39 +165,17 @@ class UnicodeScripts(PreTokenizer):
     Source: HF tokenizers `pre_tokenizers/unicode_scripts`, which drops text before the first character with a script.
     """
 
+    @property
+    def is_fast(self) -> bool:
+        return False
+
     def split_pieces(self, pieces: Pieces) -> Pieces:
-        heads, owners = _characters(pieces)
-        scripts = tables.script_numbers()[_code_points(pieces)]
-        heads, owners, scripts = heads[scripts > 0], owners[scripts > 0], scripts[scripts > 0]
-        begins = np.ones(heads.size, np.bool_)
-        begins[1:] = (scripts[1:] != scripts[:-1]) | (owners[1:] != owners[:-1])
-        return _cut_before(pieces, heads[begins], owners[begins])
+        return run_python(pieces, _scripts, "removed", invert=True)
 
 
-def _gathered(pieces: Pieces) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Returns the bytes of the words of a column behind each other, and where each word begins."""
-    words = pieces.words
-    values, offsets = gathered(words.values, words.starts, words.stops)
-    return values[: offsets[-1]], offsets
-
-
-def _characters(pieces: Pieces) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns where each character begins in the bytes of a column, and the number of its word; int64[n_characters]."""
-    values, offsets = _gathered(pieces)
-    places = np.flatnonzero(values & 0xC0 != 0x80)
-    owners = np.searchsorted(offsets, places, "right") - 1
-    return places + (pieces.words.starts - offsets[:-1])[owners], owners
-
-
-def _code_points(pieces: Pieces) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(_gathered(pieces)[0].tobytes().decode().encode("utf-32-le"), np.uint32)
-
-
-def _cut_before(pieces: Pieces, starts: npt.NDArray[np.int64], owners: npt.NDArray[np.int64]) -> Pieces:
-    """Cuts words before some characters; what a word has in front of the first of them is dropped."""
-    stops = pieces.words.stops[owners]
-    inner = owners[1:] == owners[:-1]
-    stops[:-1][inner] = starts[1:][inner]
-    counts = np.zeros(pieces.words.n_words + 1, np.int64)
-    np.cumsum(np.bincount(owners, minlength=pieces.words.n_words), out=counts[1:])
-    return pieces.cut(starts, stops, counts)
+def _scripts(text: str) -> list[tuple[int, int, bool]]:
+    """Returns what `UnicodeScripts` keeps of a text, as matches, and what is in front of it."""
+    scripts = tables.script_numbers()[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
+    known = np.flatnonzero(scripts)
+    bounds = [*known[np.diff(scripts[known], prepend=0) != 0].tolist(), len(text)]
+    return [(0, bounds[0], False), *((start, stop, True) for start, stop in itertools.pairwise(bounds))]

@@ -111,7 +111,7 @@ class PreTokenizer(abc.ABC):
 
     @property
     def is_fast(self) -> bool:
-        """Whether it runs in compiled code; if not, the `regex` package gives the same result."""
+        """Whether it runs in compiled code; if not, Python cuts each distinct word of a column."""
         return True
 
     @property

@@ -5,6 +5,7 @@ import abc
 import dataclasses
 import functools
 import re
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -107,7 +108,8 @@ class Split(PatternSplit):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         if self._found is None:
-            return _run_expression(pieces, self._expression, self.behavior, self.invert)
+            find = functools.partial(patterns.find_segments, self._expression)
+            return run_python(pieces, find, self.behavior, invert=self.invert)
         segments = segments_of(pieces.words, self._found[1], f"pattern {self.pattern!r}", inverted=self.invert)
         return merged(pieces, self.behavior, segments)
 
@@ -135,15 +137,17 @@ def merged(pieces: Pieces, behavior: Behavior, segments: Segments) -> Pieces:
     return pieces.cut(segments.starts[:n], segments.stops[:n], segments.counts)
 
 
-def _run_expression(pieces: Pieces, expression: str, behavior: Behavior, invert: bool) -> Pieces:
-    """Cuts every word at a regular expression; each distinct word is matched once, since most recur."""
+def run_python(
+    pieces: Pieces, find: Callable[[str], list[tuple[int, int, bool]]], behavior: Behavior, *, invert: bool = False
+) -> Pieces:
+    """Cuts every word by a function like `patterns.find_segments`; it is asked once for each distinct word."""
     words = pieces.words
     found, which = _distinct(words)
     bounds = [np.empty((0, 2), np.int64)]
     matches = [np.empty(0, np.bool_)]
     offsets = np.zeros(len(found) + 1, np.int64)
     for k, text in enumerate(found):
-        segments = patterns.find_segments(expression, text)
+        segments = find(text)
         data = text.encode()
         first_bytes = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80), len(data))
         bounds.append(first_bytes[np.array([segment[:2] for segment in segments], np.int64).reshape(-1, 2)])

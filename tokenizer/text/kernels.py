@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the rows that a slow step may change, and e-mail addresses; selects among spans.
 
-Its reference implementation is `tests.reference.text_steps`; `tests/tokenizer/text/test_references.py` compares them,
-and `test_candidates.py` beside it.
+Its reference implementation is `tests.reference.text_steps`; `tests/tokenizer/text/test_steps.py` compares them,
+and `test_spans.py` and `test_candidates.py` beside it.
 """
 
 import numpy as np

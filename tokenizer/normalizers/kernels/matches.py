@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds literals, runs of characters, and white space to collapse or strip.
 
-Its reference implementation is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares
+Its reference implementation is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_steps.py` compares
 them.
 """
 
