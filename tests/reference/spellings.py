@@ -79,3 +79,14 @@ SPELLINGS = {
 }
 PATTERNS = {pattern: family for family, patterns in SPELLINGS.items() for pattern in patterns}
 """Each spelling, with its family."""
+
+NANOCHAT = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+DEEPSEEK = (
+    r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"| ?[\p{P}\p{S}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+",
+)  # fmt: skip
+"""Patterns that several tests cut with."""

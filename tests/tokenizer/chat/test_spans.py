@@ -59,13 +59,6 @@ def test_the_header_is_not_taught(family: str) -> None:
         assert "[/INST]" not in text
 
 
-@pytest.mark.parametrize("family", TEMPLATES)
-def test_nothing_of_another_role_is_trained(family: str) -> None:
-    for text in trained(mark(family, ASK, ANSWER, AGAIN, LAST)):
-        assert "why" not in text
-        assert "and" not in text
-
-
 def test_reasoning_that_a_template_drops_from_history_moves_no_mask() -> None:
     found = mark("thinking", ASK, THOUGHT, AGAIN, {**THOUGHT, "content": "thus"})
     assert trained(found) == ["so<|im_end|>", "<think>\nhm\n</think>\n\nthus<|im_end|>"]
@@ -232,25 +225,6 @@ def test_marks_without_a_text_belong_to_the_answer_beside_them() -> None:
     assert trained(found) == ["<think>", "so", "</s>", "<think>", "thus", "</s>"]
     found = marker.mark(read_conversation({"messages": [ASK, {**ANSWER, "train": False}, AGAIN, LAST]}))
     assert trained(found) == ["<think>", "thus", "</s>"]
-
-
-@pytest.mark.parametrize("family", TEMPLATES)
-def test_masks_do_not_depend_on_what_was_marked_before(family: str) -> None:
-    rng = random.Random(5)
-    conversations = [{"messages": make_conversation(rng, tools=False, system=False)} for _ in range(30)]
-
-    def spans(marker: Marker, record: dict[str, Any]) -> Any:
-        try:
-            return marker.mark(read_conversation(record))
-        except ConversationError as error:
-            return error.reason, error.detail
-
-    shared = Marker(ChatTemplate(TEMPLATES[family], NAMED), SPECIAL, TrainingRule())
-    alone = [
-        spans(Marker(ChatTemplate(TEMPLATES[family], NAMED), SPECIAL, TrainingRule()), record)
-        for record in conversations
-    ]
-    assert [spans(shared, record) for record in reversed(conversations)] == alone[::-1]
 
 
 @pytest.mark.parametrize("family", TEMPLATES)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.reference.spellings import PATTERNS
+from tests.reference.spellings import DEEPSEEK, NANOCHAT, PATTERNS
 from tests.strategies import FEWER
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
@@ -38,15 +38,9 @@ TEXT = st.text(st.sampled_from("aabbcABSk'sld \n\r\t12é中É.-ſK,_\u0301ʰǅ٣
 
 KNOWN = (
     *PATTERNS, TIKTOKEN_PATTERNS["tekken"], TIKTOKEN_PATTERNS["kimi_k2"], r" ?[^(\s|[.,!?…。，、।۔،])]+",
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    NANOCHAT,
 )  # fmt: skip
 """The patterns of scanners, and those of Tekken, Kimi K2, BLOOM and nanochat."""
-DEEPSEEK = (
-    r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
-    r"| ?[\p{P}\p{S}]+[\r\n]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+",
-)  # fmt: skip
 
 
 def expressions() -> st.SearchStrategy[str]:
@@ -80,19 +74,6 @@ def segments(pattern: str, text: str) -> list[bytes]:
 ALTERNATIVES = st.tuples(expressions(), st.sampled_from(CHARACTERS), expressions()).map("".join)
 
 
-@given(alternatives=st.lists(ALTERNATIVES, min_size=1, max_size=3), rows=st.lists(TEXT, max_size=3))
-@example(alternatives=[r"a+\b", "b"], rows=["aab", "aa b"])
-@example(alternatives=[r"\p{Lu}\p{Ll}+", r"\s+$", r"\s"], rows=["Ab  ", "  A", " \n "])
-def test_automata_find_what_backtracking_finds(alternatives: list[str], rows: list[str]) -> None:
-    pattern = "|".join(alternatives)
-    try:
-        expected = [[part for part in segments(pattern, row) if part] for row in rows]
-    except ValueError:
-        assert find_automaton(pattern) is None
-        return
-    assert split(Split(pattern, "isolated", is_regex=True), *rows) == expected
-
-
 @pytest.mark.parametrize("pattern", KNOWN)
 def test_known_patterns_make_small_automata(pattern: str) -> None:
     tables = find_automaton(pattern)
@@ -100,17 +81,6 @@ def test_known_patterns_make_small_automata(pattern: str) -> None:
     n_kinds = tables.starts.shape[1] // 2
     assert 3 <= n_kinds <= 29
     assert 4 <= tables.transitions.size // (2 * (n_kinds + 2)) <= 35
-
-
-@pytest.mark.parametrize("pattern", KNOWN)
-@FEWER
-@given(text=TEXT)
-def test_automata_of_known_patterns_find_what_their_scanners_find(pattern: str, text: str) -> None:
-    tables = find_automaton(pattern)
-    assert tables is not None
-    cut = split(Sequence((Split(pattern, "isolated", is_regex=True), Digits(True))), text)[0]
-    expected = [part for word in segments(pattern, text) for part in split(Digits(True), word.decode())[0]]
-    assert cut == expected
 
 
 def tokenizer_of(*steps: PreTokenizer) -> Tokenizer:
@@ -154,25 +124,33 @@ def _words(ids: list[int]) -> list[list[bytes]]:
 
 @pytest.mark.parametrize("pattern", KNOWN)
 @FEWER
-@given(rows=st.lists(ENGLISH, max_size=3))
+@given(rows=st.lists(ENGLISH | TEXT, max_size=3))
 def test_words_of_known_patterns_are_found_by_an_automaton(pattern: str, rows: list[str]) -> None:
     check_words_of_pattern(pattern, rows)
+    steps = Split(pattern, "isolated", is_regex=True), Digits(True)
+    words = ([word for word in segments(pattern, row) if word] for row in rows)
+    expected = [[part for word in row for part in split(Digits(True), word.decode())[0]] for row in words]
+    assert split(Sequence(steps), *rows) == expected
 
 
 @given(
     alternatives=st.lists(ALTERNATIVES, min_size=1, max_size=3),
-    rows=st.lists(st.one_of(ENGLISH, st.lists(TEXT, max_size=6).map("".join)), max_size=3),
+    rows=st.lists(st.one_of(ENGLISH, TEXT, st.lists(TEXT, max_size=6).map("".join)), max_size=3),
 )
+@example(alternatives=[r"a+\b", "b"], rows=["aab", "aa b"])
+@example(alternatives=[r"\p{Lu}\p{Ll}+", r"\s+$", r"\s"], rows=["Ab  ", "  A", " \n "])
 @example(alternatives=[r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"], rows=["a\n        b\n   \n c", "   a"])
 @example(alternatives=["(?<=a)b+", r"\b[a-c]+", "aab$"], rows=["aabbccaab", "ab" * 40, ""])
-def test_words_are_found_by_automata(alternatives: list[str], rows: list[str]) -> None:
+def test_automata_find_what_backtracking_finds(alternatives: list[str], rows: list[str]) -> None:
     pattern = "|".join(alternatives)
     try:
-        segments(pattern, "")
+        expected = [[part for part in segments(pattern, row) if part] for row in rows]
     except ValueError:
+        assert find_automaton(pattern) is None
         return
+    assert split(*splits(pattern), *rows) == expected
     if find_automaton(pattern) is not None and scanner_of(*splits(pattern)) is not None:
-        check_words_of_pattern(pattern, rows)
+        check_fused_words(splits(pattern), rows, expected)
 
 
 def splits(*expressions: str) -> tuple[PreTokenizer, ...]:

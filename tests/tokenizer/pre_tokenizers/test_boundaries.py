@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.reference.spellings import PATTERNS, SPELLINGS
+from tests.reference.spellings import DEEPSEEK, NANOCHAT, PATTERNS, SPELLINGS
 from tests.strategies import EXHAUSTIVE
 from tokenmill.tokenizer.compiling.kernel import kernel
 from tokenmill.tokenizer.kernels import blocks
@@ -37,17 +37,8 @@ from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner
 from tokenmill.tokenizer.pre_tokenizers.situations import cut_alike
 
-NANOCHAT = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
-)
 RUBY = TIKTOKEN_PATTERNS["cl100k_base"].replace("{1,3}", "{1,3}+")
 CLIP = SPELLINGS["clip"][0]
-DEEPSEEK = (
-    r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
-    r"| ?[\p{P}\p{S}]+[\r\n]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+",
-)  # fmt: skip
 DIVIDES = {
     **{family: (spellings[0],) for family, spellings in SPELLINGS.items() if family != "clip"},
     **{name: (TIKTOKEN_PATTERNS[name],) for name in ("cl100k_base", "qwen", "tekken", "kimi_k2")},

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference import text_steps as reference
 from tests.strategies import texts
 from tokenmill.tokenizer import Tokenizer, decoders, pre_tokenizers
 from tokenmill.tokenizer.models import BPE
@@ -64,11 +65,21 @@ def byte_level() -> Tokenizer:
     )
 
 
-@given(rows=st.lists(hostile(), max_size=4), rules=rule_lists(), skip=st.integers(0, 1))
+MORE_RULES = [
+    *RULES, SpanRule("[TWICE]", find="repeated", least=2), SpanRule("[ONE]", find="whitespace", least=1),
+    SpanRule("[AA]", literal="aa"),
+]  # fmt: skip
+
+
+@given(
+    rows=st.lists(hostile(), max_size=4), skip=st.integers(0, 1),
+    rules=st.lists(st.sampled_from(MORE_RULES), min_size=1, max_size=4, unique=True),
+)  # fmt: skip
 def test_spans_are_where_the_reference_finds_them(rows: list[str], rules: list[SpanRule], skip: int) -> None:
     finder = SpanFinder(rules)
     cut = finder.cut(text_rows(pa.array(rows, pa.large_string()).slice(min(skip, len(rows)))))
-    expected = [finder.find_text(row) for row in rows[skip:]]
+    expected = [reference.find_spans(tuple(rules), row) for row in rows[skip:]]
+    assert [finder.find_text(row) for row in rows[skip:]] == expected
     if cut is None:
         assert not any(expected)
         return

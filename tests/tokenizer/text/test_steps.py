@@ -15,14 +15,17 @@ import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.reference.text_steps import emoji_pattern
+from tests.reference import text_steps as reference
 from tests.strategies import FEWER, text_columns, texts
+from tokenmill.tokenizer.normalizers import tables as normalizer_tables
 from tokenmill.tokenizer.normalizers.base import Edges, n_changed, replaced
+from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION as NEWEST
 from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.text import TextChain, TextStep, parse_steps, row_steps, tables
 from tokenmill.tokenizer.text.emoji import describe
 from tokenmill.tokenizer.text.row_steps import n_elements
 from tokenmill.tokenizer.traced import Traced
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
@@ -48,7 +51,9 @@ _MORE = [
     "🏴\U000e0067\U000e0062\U000e007f",
     "&amp;", "&lt", "&notit;", "&#x41;", "&#xD800;", "&#128;", "&", "<b>", "schÃ¶n", "â€œ", "“”‘’", "ﬁ",
     "漢字", "かな", "カー", "漢か", "ーa", "เด็ก", "ไทย1", "น้ำa", "ๆ", "漢\u0301", "\x1b[0m", "Ą", "°",
-        "वि", "ไทย", "שָ", "Ａ！０", "…", "—", "aaaa", "ΑΣ", "ـــ", "\u202e", "\ufffd", "a" * 9, "x " * 5,
+        "वि", "ไทย",
+    " \u3000 ", "\x1c", "1٣", "…………",
+    "שָ", "Ａ！０", "…", "—", "aaaa", "ΑΣ", "ـــ", "\u202e", "\ufffd", "a" * 9, "x " * 5,
 ]  # fmt: skip
 
 
@@ -75,7 +80,8 @@ def test_kernel_agrees_with_its_reference(config: object, rows: list[str], begin
     ragged = text_rows(pa.array(rows, pa.large_string()).slice(min(skip, len(rows))))
     rows = rows[skip:]
     applied = step.apply_rows(ragged, Edges(np.full(len(rows), begins), np.full(len(rows), ends)))
-    edits = [step.edits(row, begins, ends) for row in rows]
+    edits = [reference.edits(step, row, begins, ends) for row in rows]
+    assert [step.edits(row, begins, ends) for row in rows] == edits
     found = [
         applied.rows.values[a:b].tobytes().decode()
         for a, b in zip(applied.rows.offsets[:-1], applied.rows.offsets[1:], strict=True)
@@ -157,6 +163,20 @@ def test_normal_forms_are_those_of_the_newest_unicode_too(form: str) -> None:
     assert newest.unidata_version == tables.UNICODE_VERSION
     after, _ = TextChain.from_config([form.lower()]).apply(pa.array(ALL))
     assert after.to_pylist() == [newest.normalize(form, c) for c in ALL]
+
+
+@pytest.mark.parametrize("form", ["nfc", "nfd", "nfkc", "nfkd"])
+def test_one_text_has_the_normal_form_of_the_column_if_python_does_not_know_its_characters(form: str) -> None:
+    newer = [
+        *unicode_data.texts("text/canonical"),
+        *unicode_data.texts("text/compatibility"),
+        *np.flatnonzero(normalizer_tables.combining(NEWEST)),
+    ]
+    newer = [chr(c) for c in newer if unicodedata.category(chr(c)) == "Cn"]
+    assert newer
+    (step,) = parse_steps([form])
+    column = TextChain([step]).apply([f"e\u0301{c}\u0323" for c in newer])[0].to_pylist()
+    assert column == [replaced(text, step.edits(text)) for text in (f"e\u0301{c}\u0323" for c in newer)]
 
 
 def test_case_folding_is_that_of_python_on_every_code_point() -> None:
@@ -272,7 +292,7 @@ def test_an_emoji_is_never_cut_where_its_grapheme_goes_on(text: str) -> None:
     ends = {0}
     for cluster in regex.findall(r"\X", text):
         ends.add(max(ends) + len(cluster))
-    for unit in emoji_pattern().finditer(text):
+    for unit in reference.emoji_pattern().finditer(text):
         assert unit.end() in ends
 
 
