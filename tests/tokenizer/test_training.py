@@ -21,42 +21,26 @@ SENTENCEPIECE = ("<unk>", "<s>", "</s>")
 
 
 def made() -> list[tuple[Tokenizer, object]]:
-    metaspace = {"special_tokens": SENTENCEPIECE, "unk_token": "<unk>"}
+    blank, spaced = Tokenizer.untrained, {"special_tokens": SENTENCEPIECE, "unk_token": "<unk>"}
+    unigram = UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0)
+    end, unk = ("<|endoftext|>",), ("<unk>",)
+    # Behind a ByteLevel words are letters that spell bytes.
+    of_letters = (
+        unigram, WordLevelTrainer(vocab_size=20), WordPieceTrainer(vocab_size=60),
+        BPETrainer(vocab_size=60, special_tokens=unk, unk_token="<unk>"),
+    )  # fmt: skip
     return [
         (Tokenizer.untrained_bert(), WordPieceTrainer(vocab_size=80)),
-        (Tokenizer.untrained("none", "gpt2", byte_level=True), BPETrainer(vocab_size=280, byte_level=True)),
-        (
-            Tokenizer.untrained("none", "o200k_base", byte_level=True),
-            BPETrainer(vocab_size=280, byte_level=True, special_tokens=("<|endoftext|>",)),
-        ),
-        (Tokenizer.untrained("nfkc", "metaspace"), BPETrainer(vocab_size=60, **metaspace)),
-        (
-            Tokenizer.untrained("nfkc", "whitespace_metaspace"),
-            BPETrainer(vocab_size=320, byte_fallback=True, **metaspace),
-        ),
-        (
-            Tokenizer.untrained("nmt_nfkc", "whitespace_metaspace"),
-            UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0),
-        ),
-        (Tokenizer.untrained("nfkc", "whitespace"), WordLevelTrainer(vocab_size=20)),
-        (Tokenizer.untrained("nfc", "metaspace"), CharacterTrainer(vocab_size=40)),
-        (Tokenizer.untrained("none", "gpt2"), WordLevelTrainer(vocab_size=20)),
-        # Behind a ByteLevel words are letters that spell bytes.
-        (
-            Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)),
-            UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0),
-        ),
-        (Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)), WordLevelTrainer(vocab_size=20)),
-        (Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)), WordPieceTrainer(vocab_size=60)),
-        (
-            Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)),
-            BPETrainer(vocab_size=60, special_tokens=("<unk>",), unk_token="<unk>"),
-        ),
-        # The last one is what HF has no parts for.
-        (
-            Tokenizer.untrained("sentencepiece", "none"),
-            UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0),
-        ),
+        (blank("none", "gpt2", byte_level=True), BPETrainer(vocab_size=280, byte_level=True)),
+        (blank("none", "o200k_base", byte_level=True), BPETrainer(vocab_size=280, byte_level=True, special_tokens=end)),
+        (blank("nfkc", "metaspace"), BPETrainer(vocab_size=60, **spaced)),
+        (blank("nfkc", "whitespace_metaspace"), BPETrainer(vocab_size=320, byte_fallback=True, **spaced)),
+        (blank("nmt_nfkc", "whitespace_metaspace"), unigram),
+        (blank("nfkc", "whitespace"), WordLevelTrainer(vocab_size=20)),
+        (blank("nfc", "metaspace"), CharacterTrainer(vocab_size=40)),
+        (blank("none", "gpt2"), WordLevelTrainer(vocab_size=20)),
+        *((Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)), each) for each in of_letters),
+        (blank("sentencepiece", "none"), unigram),  # what HF has no parts for
     ]
 
 

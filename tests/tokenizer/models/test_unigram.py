@@ -29,16 +29,8 @@ def encode(model: Unigram, words: list[str]) -> list[list[int]]:
     values = read_only(np.frombuffer(b"".join(encoded) + bytes(1), np.uint8))
     out, out_offsets = np.empty(values.size, np.int32), np.empty(len(words) + 1, np.int64)
     n = max(map(len, encoded), default=0)
-    kernels.encode_words(
-        values,
-        offsets[:-1],
-        offsets[1:],
-        model.tables,
-        new_unigram_scratch(n),
-        np.empty(n + 1, np.int64),
-        out,
-        out_offsets,
-    )
+    scratch, ends = new_unigram_scratch(n), np.empty(n + 1, np.int64)
+    kernels.encode_words(values, offsets[:-1], offsets[1:], model.tables, scratch, ends, out, out_offsets)
     return [out[a:b].tolist() for a, b in itertools.pairwise(out_offsets)]
 
 
@@ -80,14 +72,7 @@ def test_without_an_unknown_token_nothing_is_given_for_an_unknown_character(step
 
 def test_sentencepiece_rules_hide_what_is_not_text() -> None:
     vocab = [("<unk>", 0.0), ("</s>", 0.0), ("a", -1.0), ("b", -1.0), ("ab", -9.0), ("ba", 5.0)]
-    types = [
-        PieceType.UNKNOWN,
-        PieceType.CONTROL,
-        PieceType.NORMAL,
-        PieceType.NORMAL,
-        PieceType.USER_DEFINED,
-        PieceType.UNUSED,
-    ]
+    types = [PieceType(kind) for kind in (2, 3, 1, 1, 4, 5)]
     assert encode(Unigram(vocab, 0, piece_types=types), ["ab", "ba", "</s>"]) == [[4], [3, 2], [0]]
     assert encode(Unigram(vocab, 0), ["ab", "ba", "</s>"]) == [[2, 3], [5], [1]]
 
