@@ -18,7 +18,8 @@ from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Look,
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Sequence as InOrder
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text import tables
-from tokenmill.tokenizer.text.patterns import PatternStep, find_pattern, isolate, isolating_edits, one_of, times
+from tokenmill.tokenizer.text.base import CharacterSet
+from tokenmill.tokenizer.text.patterns import PatternStep, find_pattern, one_of, spaces_at, times
 from tokenmill.tokenizer.unicode import data
 
 Newlines = Literal["space", "keep", "paragraphs"]
@@ -143,6 +144,15 @@ class StripAccents(PatternStep):
         return (np.empty((0, 3), np.int64), ()) if self.mode == "none" else super().find_edits(rows, edges)
 
 
+@functools.cache
+def _beside_others(runs: bool) -> tuple[Node, Node]:
+    """Returns the patterns of digits behind, and in front of, what must be separated from them."""
+    others = ~tables.table_of(tables.SPACES) & ~(digits() & runs)
+    before, after = (Look(behind, one_of(others).members, at_edge=False) for behind in (True, False))
+    digit = one_of(digits())
+    return InOrder((before, digit)), InOrder((digit, after))
+
+
 @dataclasses.dataclass(frozen=True)
 class IsolateDigits(EditingStep):
     """Puts spaces around digits, unless there is white space or the end of a row."""
@@ -153,7 +163,8 @@ class IsolateDigits(EditingStep):
     """Whether to put them around runs of digits, not around each digit."""
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        return isolate(rows, times(one_of(digits()), 1) if self.runs else one_of(digits()))
+        behind, in_front = (find_pattern(rows, node) for node in _beside_others(self.runs))
+        return spaces_at(np.union1d(behind[:, 0], in_front[:, 1]))
 
 
 OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
@@ -182,8 +193,8 @@ def segment_tables(mode: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.boo
 
 
 @functools.cache
-def _units(mode: str) -> Node:
-    """Returns the pattern of the units of a mode, of which text without white space is made."""
+def _units(mode: str) -> tuple[Node, CharacterSet]:
+    """Returns the pattern of the units of a mode, of which text without white space is made; and what some need."""
     kinds, joins, leads = segment_tables(mode)
     kinds[[ord(c) for c in tables.SPACES]] = 255
     joined, leading = one_of(joins), one_of(leads)
@@ -193,7 +204,8 @@ def _units(mode: str) -> Node:
         more = joined if kind >= HAN else one_of(of_kind | joins)
         units.append(InOrder((times(leading, 0), one_of(of_kind), times(more, 0))))
     # What a leading vowel is followed by belongs to it, even to a mark that would be a unit of its own.
-    return Alternation((InOrder((times(leading, 1), times(joined, 1))), *units, times(leading, 1)))
+    pattern = Alternation((InOrder((times(leading, 1), times(joined, 1))), *units, times(leading, 1)))
+    return pattern, CharacterSet.of(np.isin(kinds, [*_MODES[mode]]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +226,8 @@ class Segment(EditingStep):
             raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        units = find_pattern(rows, _units(self.mode))
+        if not _units(self.mode)[1].rows_with(rows).any():
+            return spaces_at(rows.offsets[:0])
+        units = find_pattern(rows, _units(self.mode)[0])
         places = units[1:, 0][units[1:, 0] == units[:-1, 1]]
-        return isolating_edits(places[rows.offsets[np.searchsorted(rows.offsets, places)] != places])
+        return spaces_at(places[rows.offsets[np.searchsorted(rows.offsets, places)] != places])

@@ -66,7 +66,7 @@ class PatternStep(EditingStep):
         return edits[changes[edits[:, 2]]], texts
 
 
-def isolating_edits(places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+def spaces_at(places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
     """Returns the edits that put a space at each place, int64[n], as `EditingStep.find_edits` does."""
     return np.column_stack((places, places, np.zeros_like(places))), (" ",)
 
@@ -82,4 +82,4 @@ def isolate(rows: Ragged, node: Node) -> tuple[npt.NDArray[np.int64], Sequence[s
             # UTF-8 shows where a character begins, so bytes of a row beside this one are no match.
             around = np.clip(firsts[:, None] + np.arange(encoded.size), 0, rows.values.size - 1)
             touches |= (rows.values[around] == encoded).all(axis=1)
-    return isolating_edits(places[~touches])
+    return spaces_at(places[~touches])
