@@ -6,8 +6,6 @@ import numpy as np
 from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
 from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
 
-_FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
-
 
 @kernel_part
 def run_end(data, i, end, members):
@@ -62,38 +60,3 @@ def find_byte(data, i, end, byte):
     while i < end and data[i] != byte:
         i += 1
     return i
-
-
-@kernel_part
-def _to_digit(data, i, end):
-    """Returns the first place from `i` on where a digit may be: ASCII's, not ASCII, or one of the last seven bytes."""
-    while i + 8 <= end:
-        eight = load_u64(data, i)
-        low = eight & LOW_BITS
-        look = (((low + _FROM_ZERO) & ~(low + _PAST_NINE)) | eight) & HIGH_BITS
-        if look != np.uint64(0):
-            return i + (trailing_zeros(look) >> 3)
-        i += 8
-    return i
-
-
-@kernel_part
-def next_digit(data, i, end, digits, skips):
-    """Returns where the next digit, bool[0x110000], from `i` on begins, `end` if there is none.
-
-    skips: normalizers.tables.Skips of other characters.
-    """
-    while True:
-        i = _to_digit(data, i, end)
-        if i == end:
-            return end
-        step = np.int64(skips.steps[data[i]])
-        if step > 0:
-            while step > 0 and i < end:
-                i += step
-                step = np.int64(skips.steps[data[i]]) if i < end and data[i] >= 128 else 0
-            continue
-        code_point, following = next_character(data, i)
-        if digits[code_point]:
-            return i
-        i = following
