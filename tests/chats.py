@@ -93,13 +93,8 @@ CHANNELS = """\
 {%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}"""
 
 TEMPLATES = {
-    "chatml": CHATML,
-    "headers": HEADERS,
-    "inst": INST,
-    "thinking": THINKING,
-    "bare": BARE,
-    "channels": CHANNELS,
-}
+    "chatml": CHATML, "headers": HEADERS, "inst": INST, "thinking": THINKING, "bare": BARE, "channels": CHANNELS,
+}  # fmt: skip
 
 SPECIAL = [
     *("<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "[INST]"),
@@ -159,69 +154,27 @@ def make_conversation(rng: random.Random, *, tools: bool = True, system: bool = 
 
 _HOSTILE = [
     *(
-        "Hello",
-        "",
-        " ",
-        "\n",
-        "\n\nlead",
-        "trail \n",
-        "\r\n",
-        "a\tb",
-        "\u2028",
-        "\ufeff",
-        "\x00\x01",
-        "\x7f",
-        "\\u007f",
-        "\x7f0\x7f",
+        "Hello", "", " ", "\n", "\n\nlead", "trail \n", "\r\n", "a\tb", "\u2028", "\ufeff", "\x00\x01", "\x7f",
+        "\\u007f", "\x7f0\x7f",
     ),
     *(
-        "é世界🙂",
-        "👩\u200d👩\u200d👧",
-        "e\u0301",
-        "\u200f\u202eabc",
-        "ß",
-        "İ",
-        "ﬁⅧ",
-        '"',
-        "'",
-        "\\",
-        "<b>&amp;</b>",
+        "é世界🙂", "👩\u200d👩\u200d👧", "e\u0301", "\u200f\u202eabc", "ß", "İ", "ﬁⅧ", '"', "'", "\\", "<b>&amp;</b>",
         "x" * 20,
     ),
     *(
-        "{{ 7 * 7 }}",
-        "{% for x in y %}",
-        "{#",
-        "{{ messages }}",
-        "%s %d %%",
-        "{0} {a}",
-        '{"a": "b"}',
-        "None",
-        "true",
-        "0",
+        "{{ 7 * 7 }}", "{% for x in y %}", "{#", "{{ messages }}", "%s %d %%", "{0} {a}", '{"a": "b"}', "None",
+        "true", "0",
     ),
     *(
-        "<think>",
-        "</think>",
-        "<think>\nwhy\n</think>\n\nso",
-        "<tool_call>\n{}\n</tool_call>",
-        "</tool_response>",
+        "<think>", "</think>", "<think>\nwhy\n</think>\n\nso", "<tool_call>\n{}\n</tool_call>", "</tool_response>",
         "/no_think",
     ),
     *("CONTINUE_FINAL_MESSAGE_TAG ", "analysis", "final"),
-]
+]  # fmt: skip
 _TOKENS = [
-    "</s>",
-    "<s>",
-    "<|im_end|>",
-    "<|im_start|>assistant\n",
-    "<|eot_id|>",
-    "<|end|>",
-    "[INST]",
-    "[/INST]",
-    "<|call|>",
+    "</s>", "<s>", "<|im_end|>", "<|im_start|>assistant\n", "<|eot_id|>", "<|end|>", "[INST]", "[/INST]", "<|call|>",
     "[TOOL_CALLS]",
-]
+]  # fmt: skip
 
 
 def make_hostile(rng: random.Random, *, plain: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:

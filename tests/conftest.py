@@ -195,22 +195,8 @@ def tiny_vocab() -> list[str]:
     """A BERT vocabulary small enough to know by heart; the id is the position."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [
-        "the",
-        "a",
-        "mill",
-        "grinds",
-        "text",
-        "into",
-        "token",
-        "un",
-        "##s",
-        "##ing",
-        "##aff",
-        "##able",
-        ",",
-        ".",
-        "!",
-    ]
+        "the", "a", "mill", "grinds", "text", "into", "token", "un", "##s", "##ing", "##aff", "##able", ",", ".", "!",
+    ]  # fmt: skip
     return [*specials, *words, "玫", "瑰", "花", "朵", "3", "##7", "##朵", "##l"]
 
 

@@ -41,24 +41,10 @@ def entry_of(**changes):
         inputs=(READ,),
         counts={
             "": {
-                "n_records": 5,
-                "n_documents": 3,
-                "rejected:not_json": 2,
-                "n_bytes": 100,
-                "n_document_bytes": 70,
-                "n_rejected_bytes": 25,
-                "n_filtered_bytes": 0,
-                "n_skipped_bytes": 5,
-                "n_chars": 50,
-                "n_words": 8,
-                "n_spaced_words": 8,
-                "n_text_tokens": 9,
-                "n_cut_tokens": 0,
-                "n_cut_documents": 0,
-                "n_special_tokens": 0,
-                "n_added_tokens": 0,
-                "n_tokens": 9,
-                "n_oov_tokens": 1,
+                "n_records": 5, "n_documents": 3, "rejected:not_json": 2, "n_bytes": 100, "n_document_bytes": 70,
+                "n_rejected_bytes": 25, "n_filtered_bytes": 0, "n_skipped_bytes": 5, "n_chars": 50, "n_words": 8,
+                "n_spaced_words": 8, "n_text_tokens": 9, "n_cut_tokens": 0, "n_cut_documents": 0,
+                "n_special_tokens": 0, "n_added_tokens": 0, "n_tokens": 9, "n_oov_tokens": 1,
             }
         },
         shard=FileRecord("tokens-00002-of-00004.parquet", 5, hashlib.sha256(b"shard").hexdigest(), 3, 9),
@@ -67,7 +53,7 @@ def entry_of(**changes):
         ),
         rejects=FileRecord("rejected/rejects-00002-of-00004.parquet", 7, hashlib.sha256(b"rejects").hexdigest(), 2),
         statistics=FileRecord("_ledger/0123456789abcdef.arrow", 2, hashlib.sha256(b"st").hexdigest()),
-    )
+    )  # fmt: skip
     return changed(entry, **changes)
 
 

@@ -51,13 +51,8 @@ def stats_of(texts, tokenizer, *, replace, around=((), ()), n_special=0, max_len
         "words": n_words,
         "tokens": tokens,
         "tokens_made": {
-            "text": n_text,
-            "cut": n_text - n_kept,
-            "kept": n_kept,
-            "special": n_special * len(rest),
-            "added": n_added * len(rest),
-            "share_cut": divided(n_text - n_kept, n_text),
-            "documents_cut": n_cut,
+            "text": n_text, "cut": n_text - n_kept, "kept": n_kept, "special": n_special * len(rest),
+            "added": n_added * len(rest), "share_cut": divided(n_text - n_kept, n_text), "documents_cut": n_cut,
             "share_of_documents_cut": divided(n_cut, len(rest)),
         },
         "tokens_per_word": divided(n_text, n_words),
@@ -75,7 +70,7 @@ def stats_of(texts, tokenizer, *, replace, around=((), ()), n_special=0, max_len
             "steps": [_step(name, before, replace) for name in sorted(RULES, key=lambda name: (name != DEFAULT, name))],
         },
         "languages": _languages(documents, tokenizer, dropped),
-    }
+    }  # fmt: skip
 
 
 def _sums(texts):

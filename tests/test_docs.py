@@ -129,16 +129,12 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "broken"),
     [
-        ("[a](other.md)", []),
-        ("[a](other.md#a-b_c---d)", []),
-        ("[a](#here)", []),
-        ("[`x`](other.md#the-code-of-f)", []),
-        ("[a](missing.md)", ["missing.md"]),
-        ("[a](other.md#missing)", ["other.md#missing"]),
-        ("[a](#there)", ["#there"]),
+        ("[a](other.md)", []), ("[a](other.md#a-b_c---d)", []), ("[a](#here)", []),
+        ("[`x`](other.md#the-code-of-f)", []), ("[a](missing.md)", ["missing.md"]),
+        ("[a](other.md#missing)", ["other.md#missing"]), ("[a](#there)", ["#there"]),
         ("[a](https://example.org/x.md)", []),
     ],
-)
+)  # fmt: skip
 def test_links_are_checked(tmp_path: Path, line: str, broken: list[str]) -> None:
     (tmp_path / "other.md").write_text("# A b_c - D!\n\n## The code of `f()`\n\n```sh\n# missing\n```\n")
     (tmp_path / "page.md").write_text(f"# Here\n\n{line}\n")

@@ -32,26 +32,14 @@ START_SECONDS = 120
 
 # Flink 1.19 opens these by its own start scripts, which are not among the jars.
 _OPENED = [
-    "java.base/java.lang",
-    "java.base/java.lang.reflect",
-    "java.base/java.net",
-    "java.base/java.io",
-    "java.base/java.nio",
-    "java.base/java.text",
-    "java.base/java.time",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/sun.nio.ch",
-]
+    "java.base/java.lang", "java.base/java.lang.reflect", "java.base/java.net", "java.base/java.io",
+    "java.base/java.nio", "java.base/java.text", "java.base/java.time", "java.base/java.util",
+    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic", "java.base/sun.nio.ch",
+]  # fmt: skip
 _JAVA = [
-    "java",
-    "-Xmx400m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.showDateTime=true",
     *(f"--add-opens={each}=ALL-UNNAMED" for each in _OPENED),
-]
+]  # fmt: skip
 
 # No start script computes the sizes of a task manager either: all of them are given.
 _CONFIG = {
@@ -120,15 +108,8 @@ def fetch_jars() -> str:
     if not (FOLDER / "complete").exists():
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
         command = [
-            "mvn",
-            "-q",
-            "-B",
-            "-f",
-            str(POM),
-            goal,
-            "-DincludeScope=runtime",
-            f"-DoutputDirectory={FOLDER}/jars",
-        ]
+            "mvn", "-q", "-B", "-f", str(POM), goal, "-DincludeScope=runtime", f"-DoutputDirectory={FOLDER}/jars",
+        ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
         if done.returncode != 0:
             raise NotHereError(f"Maven could not fetch Flink and Beam's job server: {done.stdout[-500:]}")

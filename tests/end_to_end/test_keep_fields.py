@@ -135,17 +135,11 @@ def test_documents_without_the_field_of_ids_are_counted(make_keeping, capsys):
 
 def test_what_is_no_declared_type_is_rejected_with_its_reason(make_keeping, corpus):
     lines = [
-        {"text": "a", "score": "high"},
-        {"text": "a", "score": 5},
-        {"text": "a", "score": 1.5},
-        {"text": "a", "score": None},
-        {"text": "a", "score": 10**30},
-        {"text": "a", "url": "\ud800"},
-        {"text": "a", "tags": ["x", 3]},
-        {"text": "a", "tags": ["x", "y"]},
-        {"text": "a", "at": "yesterday"},
+        {"text": "a", "score": "high"}, {"text": "a", "score": 5}, {"text": "a", "score": 1.5},
+        {"text": "a", "score": None}, {"text": "a", "score": 10**30}, {"text": "a", "url": "\ud800"},
+        {"text": "a", "tags": ["x", 3]}, {"text": "a", "tags": ["x", "y"]}, {"text": "a", "at": "yesterday"},
         {"text": "a", "at": "2026-01-02T03:04:05Z"},
-    ]
+    ]  # fmt: skip
     for path in corpus.iterdir():
         path.unlink()
     (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
@@ -287,17 +281,11 @@ def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_fil
     for path in corpus.iterdir():
         path.unlink()
     lines = [
-        {"title": "the mill", "body": "grinds text"},
-        {"title": None, "body": "a token"},
-        {"title": "the", "body": ""},
-        {"title": "text"},
-        {"title": "text", "body": 5},
-        {"title": 5, "body": "text"},
-        {"title": None, "body": None},
-        {"other": 1},
-        {"title": "x\ud800", "body": "text"},
+        {"title": "the mill", "body": "grinds text"}, {"title": None, "body": "a token"},
+        {"title": "the", "body": ""}, {"title": "text"}, {"title": "text", "body": 5}, {"title": 5, "body": "text"},
+        {"title": None, "body": None}, {"other": 1}, {"title": "x\ud800", "body": "text"},
         {"body": "mill", "title": "\u0074he \n"},
-    ]
+    ]  # fmt: skip
     (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     settings = {"text_fields": ["title", "body"], "join": " into ", "keep_fields": ["title"], "on_damage": "warn"}
     job = make_keeping("job", {}, **settings)

@@ -77,13 +77,8 @@ def call_of(rng: random.Random) -> tuple[tuple[Any, ...], dict[str, Any]]:
         "add_special_tokens": [True, False],
     }
     flags = [
-        "overflowing_tokens",
-        "offsets_mapping",
-        "attention_mask",
-        "token_type_ids",
-        "special_tokens_mask",
-        "length",
-    ]
+        "overflowing_tokens", "offsets_mapping", "attention_mask", "token_type_ids", "special_tokens_mask", "length",
+    ]  # fmt: skip
     choices |= {f"return_{flag}": [True, False] for flag in flags}
     options |= {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.5}
     return tuple(arguments), options

@@ -19,21 +19,8 @@ from tokenmill.tokenizer.adapters.tokenizers import DecodeStream, HFTokenizer  #
 pytestmark = pytest.mark.parity
 
 WORDS = [
-    "the",
-    "mill",
-    "Grinds",
-    "it's",
-    "1234",
-    "玫瑰",
-    "😀",
-    "É",
-    "  ",
-    "<|endoftext|>",
-    "<s>",
-    "</s>",
-    "<tool_call>",
-    "",
-]
+    "the", "mill", "Grinds", "it's", "1234", "玫瑰", "😀", "É", "  ", "<|endoftext|>", "<s>", "</s>", "<tool_call>", "",
+]  # fmt: skip
 FIELDS = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids")
 
 

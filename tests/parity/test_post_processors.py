@@ -85,16 +85,8 @@ def make(prefix: bool) -> "hf.Tokenizer":
     """A byte-level tokenizer with few merges, and added tokens that begin and end with spaces."""
     vocab = {c: i for i, c in enumerate(BYTE_ALPHABET)} | {"<s>": 256, "</s>": 257}
     merges = [
-        ("Ġ", "Ġ"),
-        ("a", "Ġ"),
-        ("Ġ", "a"),
-        ("Ġ", "t"),
-        ("t", "h"),
-        ("Ġ", "th"),
-        ("Ċ", "Ċ"),
-        ("ĠĠ", "ĠĠ"),
-        ("Ã", "©"),
-    ]
+        ("Ġ", "Ġ"), ("a", "Ġ"), ("Ġ", "a"), ("Ġ", "t"), ("t", "h"), ("Ġ", "th"), ("Ċ", "Ċ"), ("ĠĠ", "ĠĠ"), ("Ã", "©"),
+    ]  # fmt: skip
     for a, b in merges:
         vocab[a + b] = len(vocab)
     tokenizer = hf.Tokenizer(models.BPE(vocab, merges))
@@ -231,22 +223,9 @@ def bert_texts() -> st.SearchStrategy[str]:
 @given(bert_texts(), st.none() | bert_texts(), st.booleans(), truncations())
 def test_bert(text: str, pair: str | None, special: bool, cut: Truncation | None) -> None:
     words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "the",
-        "to",
-        "##ken",
-        "un",
-        "##aff",
-        "##able",
-        *"axe3",
-        "##x",
-        "##y",
-        "é",
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "to", "##ken", "un", "##aff", "##able", *"axe3", "##x", "##y", "é",
         "玫",
-    ]
+    ]  # fmt: skip
     mine = Tokenizer.for_bert(words)
     tokenizer = hf.Tokenizer.from_str(mine.to_str())
     tokenizer.encode_special_tokens = True

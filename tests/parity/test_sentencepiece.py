@@ -145,19 +145,8 @@ def test_ids_where_rounding_decides(pair: tuple[Ours, Any]) -> None:
     """Long rows full of near ties: the sum runs through every size, and begins again at zero some times."""
     chooser = random.Random(2)
     words = [
-        "44444",
-        "wwwww",
-        "[44444]",
-        "888888",
-        "str]]]",
-        "!!!!!",
-        "Initial",
-        "......",
-        ". (",
-        "oooo",
-        "玫00",
-        "aeeea",
-    ]
+        "44444", "wwwww", "[44444]", "888888", "str]]]", "!!!!!", "Initial", "......", ". (", "oooo", "玫00", "aeeea",
+    ]  # fmt: skip
     for separator in (" ", ""):
         assert_same(*pair, [separator.join(chooser.choice(words) for _ in range(n)) for n in (50, 500, 5000, 60000)])
 
@@ -226,23 +215,9 @@ def trained(request: pytest.FixtureRequest) -> tuple[Ours, Any]:
 
 def test_ids_of_trained_models(trained: tuple[Ours, Any]) -> None:
     symbols = [
-        "<sep>",
-        "[MASK]",
-        "ill",
-        "é",
-        "..",
-        "玫瑰",
-        "<ctl>",
-        "<s>",
-        "<unk>",
-        "<0x41>",
-        "  ",
-        "\t",
-        "▁",
-        "É",
-        "mill",
+        "<sep>", "[MASK]", "ill", "é", "..", "玫瑰", "<ctl>", "<s>", "<unk>", "<0x41>", "  ", "\t", "▁", "É", "mill",
         "a",
-    ]
+    ]  # fmt: skip
     assert_same(*trained, CORPUS[:4])
 
     @given(

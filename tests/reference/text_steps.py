@@ -127,13 +127,9 @@ def _emoji(step: Emoji, text: str, begins: bool, ends: bool) -> list[Edit]:
 
 
 _OF_STEPS: dict[type, Any] = {
-    Emoji: _emoji,
-    IsolateDigits: _isolate_digits,
-    RepeatedPunctuation: _repeated_punctuation,
-    Segment: _segment,
-    StripAccents: _strip_accents,
-    Whitespace: _whitespace,
-}
+    Emoji: _emoji, IsolateDigits: _isolate_digits, RepeatedPunctuation: _repeated_punctuation, Segment: _segment,
+    StripAccents: _strip_accents, Whitespace: _whitespace,
+}  # fmt: skip
 
 
 def _of_bits(bits: int) -> str:

@@ -100,15 +100,9 @@ def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config,
     out, err = capsys.readouterr()
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[:8] == [
-        "tokenize: done",
-        "documents 7 of 7 records",
-        "rejected 0",
-        "bytes 281 281 B",
-        "words 13 75 characters",
-        "tokens 28 21 of 28 vocabulary entries used",
-        "unknown tokens 1 3.571% of tokens",
-        "tokens per word 2.154",
-    ]
+        "tokenize: done", "documents 7 of 7 records", "rejected 0", "bytes 281 281 B", "words 13 75 characters",
+        "tokens 28 21 of 28 vocabulary entries used", "unknown tokens 1 3.571% of tokens", "tokens per word 2.154",
+    ]  # fmt: skip
     assert lines[9].startswith("time ")
     n_bytes = sum(path.stat().st_size for path in (tmp_path / "out").glob("tokens-*"))
     assert lines[10:] == [

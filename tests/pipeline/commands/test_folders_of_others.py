@@ -57,18 +57,11 @@ def overwrite(job, output):
 
 NAMES = [
     *(
-        "../victim",
-        "../victim/notes.txt",
-        ".",
-        "..",
-        "",
-        "a/../b",
-        "vocab/../../victim/tokenizer.json",
-        "\0",
+        "../victim", "../victim/notes.txt", ".", "..", "", "a/../b", "vocab/../../victim/tokenizer.json", "\0",
         "x" * 5000,
     ),
     *("/etc/passwd", "/dev/zero", "http://127.0.0.1:9/x", "s3://bucket/x", ".hidden", "notes.txt", "manifest.json/"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -47,15 +47,8 @@ def vocab(*words):
 
 def test_extend_says_what_changes_and_writes_it(folder, tmp_path, capsys):
     words = [
-        "extend",
-        folder / "old",
-        "--counts",
-        folder / "new",
-        "--add",
-        "9",
-        "--keep-segmentation-of",
-        folder / "old",
-    ]
+        "extend", folder / "old", "--counts", folder / "new", "--add", "9", "--keep-segmentation-of", folder / "old",
+    ]  # fmt: skip
     assert vocab(*words, "--dry-run") == 0
     planned = capsys.readouterr().out
     assert "280 ids before, 289 after" in planned

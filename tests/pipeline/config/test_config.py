@@ -124,15 +124,10 @@ def test_overrides_are_yaml_and_the_last_wins(write):
     config = load_config(
         write(MINIMAL),
         [
-            "input.split_bytes=10",
-            "input.split_bytes=20",
-            "input.paths=[a, 'b c']",
-            "tokenizer.lowercase=false",
-            "input.id_field=null",
-            "tokenizer.truncation.max_length=7",
-            "output.path=x=y",
+            "input.split_bytes=10", "input.split_bytes=20", "input.paths=[a, 'b c']", "tokenizer.lowercase=false",
+            "input.id_field=null", "tokenizer.truncation.max_length=7", "output.path=x=y",
         ],
-    )
+    )  # fmt: skip
     assert (config.input.split_bytes, config.tokenizer.oov, config.output.compression) == (20, "contain", "auto")
     assert config.input.paths == ["a", "b c"]
     assert config.input.id_field is None

@@ -124,19 +124,8 @@ def test_a_number_out_of_its_range_is_refused(load, path, in_file):
     else:
         wrong = [math.nextafter(least, -math.inf) if least else -5e-324, -1.0, math.nextafter(most, 2), 1.5, 10**400]
     texts = [
-        *map(_text, wrong),
-        ".nan",
-        ".inf",
-        "-.inf",
-        "true",
-        "false",
-        "'1'",
-        "[]",
-        "{}",
-        "1e3",
-        "1:30",
-        "2001-01-01",
-    ]
+        *map(_text, wrong), ".nan", ".inf", "-.inf", "true", "false", "'1'", "[]", "{}", "1e3", "1:30", "2001-01-01",
+    ]  # fmt: skip
     for text in texts:
         if path == "tokenizer.train.vocab_size" and text == "[]":
             continue  # a list of sizes, which must not be empty; another test
@@ -221,19 +210,12 @@ def test_numbers_of_spans_have_a_range(load, option, value):
 
 
 FLAGS = [
-    ["tokenize", "x.yaml", "--workers"],
-    ["warm", "--workers"],
-    ["workers", "--port"],
-    ["inspect", "x", "--rows"],
-    ["inspect", "x", "--start"],
-    ["inspect", "x", "--seed"],
-    ["inspect", "x", "--tokens"],
-    ["compare", "x", "--on", "x", "--max-bytes"],
-    ["compare", "x", "--on", "x", "--sizes"],
-    ["counts", "show", "x", "--top"],
-    ["verify", "x", "--deep", "--share"],
+    ["tokenize", "x.yaml", "--workers"], ["warm", "--workers"], ["workers", "--port"], ["inspect", "x", "--rows"],
+    ["inspect", "x", "--start"], ["inspect", "x", "--seed"], ["inspect", "x", "--tokens"],
+    ["compare", "x", "--on", "x", "--max-bytes"], ["compare", "x", "--on", "x", "--sizes"],
+    ["counts", "show", "x", "--top"], ["verify", "x", "--deep", "--share"],
     ["counts", "merge", "x", "--out", "y", "--temperature"],
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", FLAGS, ids=" ".join)

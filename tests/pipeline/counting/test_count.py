@@ -98,20 +98,12 @@ def test_counts_every_word_once_and_balances(tmp_path):
     assert table["word"].to_pylist() == sorted(expected)
     report = json.loads((tmp_path / "out/counts/counts.json").read_text())
     assert report["totals"] | {"n_chars": 0, "n_text_bytes": 0} == {
-        "n_records": 62,
-        "n_documents": 60,
-        "rejected": {"not_json": 1, "null_text": 1},
-        "filtered": {},
+        "n_records": 62, "n_documents": 60, "rejected": {"not_json": 1, "null_text": 1}, "filtered": {},
         "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size,
         "n_document_bytes": (tmp_path / "in/a.jsonl").stat().st_size - len('{"text": null}\n\nno json\n'),
-        "n_rejected_bytes": len('{"text": null}\nno json\n'),
-        "n_filtered_bytes": 0,
-        "n_skipped_bytes": 1,
-        "n_text_bytes": 0,
-        "n_chars": 0,
-        "n_words": sum(expected.values()),
-        "n_distinct_words": len(expected),
-    }
+        "n_rejected_bytes": len('{"text": null}\nno json\n'), "n_filtered_bytes": 0, "n_skipped_bytes": 1,
+        "n_text_bytes": 0, "n_chars": 0, "n_words": sum(expected.values()), "n_distinct_words": len(expected),
+    }  # fmt: skip
     (record,) = report["inputs"]
     read = record.pop("read")  # it has rejects
     assert record == {"name": "a.jsonl", "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size}

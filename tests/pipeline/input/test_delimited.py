@@ -63,13 +63,9 @@ def test_rows_that_cannot_be_read_are_rejected_one_by_one(tmp_path):
     found = read(tmp_path / "a.csv", max_document_bytes=50)
     assert found.texts == ["a", "h", "j"]
     assert [(row["reason"], row["sample"][:6]) for row in found.rejects] == [
-        ("wrong_cells", b"b"),
-        ("wrong_cells", b"c,1,2"),
-        ("bad_quotes", b'"d"e,1'),
-        ("invalid_utf8", b"\xff\xfe,1"),
-        ("too_large", b"gggggg"),
-        ("bad_quotes", b'"i,1'),
-    ]
+        ("wrong_cells", b"b"), ("wrong_cells", b"c,1,2"), ("bad_quotes", b'"d"e,1'), ("invalid_utf8", b"\xff\xfe,1"),
+        ("too_large", b"gggggg"), ("bad_quotes", b'"i,1'),
+    ]  # fmt: skip
     assert "3 cells, but the header has 2" in [row["detail"] for row in found.rejects]
     assert found.n_bytes == len(data)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(data, mtime=0)[:-20])
@@ -177,24 +173,8 @@ def test_quotes_that_close_and_open_again_in_every_line_are_read_in_linear_time(
 
 
 NUMBERS = [
-    "",
-    "1",
-    "-1",
-    "+1",
-    "0x1F",
-    "00012",
-    "1.5",
-    ".5",
-    "5.",
-    "1e5",
-    "-inf",
-    "NaN",
-    "nope",
-    "TRUE",
-    "t",
-    " 1",
-    "1_0",
-]
+    "", "1", "-1", "+1", "0x1F", "00012", "1.5", ".5", "5.", "1e5", "-inf", "NaN", "nope", "TRUE", "t", " 1", "1_0",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -162,29 +162,17 @@ def test_a_value_over_two_lines_is_not_made_up_for_by_two_on_one(tmp_path):
 def test_every_reason_of_a_line_has_an_example():
     of_others = {"bomb", "too_large", "truncated_stream", "corrupt_stream"}
     of_others |= {
-        "wrong_cells",
-        "not_extracted",
-        "bad_quotes",
-        "bad_field",
-        "text_timeout",
-        "tokenizer_timeout",
-        "unknown_character",
-        "out_of_memory",
-        "unreadable_file",
-    }
+        "wrong_cells", "not_extracted", "bad_quotes", "bad_field", "text_timeout", "tokenizer_timeout",
+        "unknown_character", "out_of_memory", "unreadable_file",
+    }  # fmt: skip
     assert {reason for _, reason in REJECTED} == set(REASONS) - of_others - CONVERSATION_REASONS.keys()
 
 
 def test_rejects_say_what_was_found(tmp_path):
     lines = [
-        b'{"text":"a\xff"}',
-        b'{"text":"a"} 1',
-        b'{"text":NaN}',
-        b'{"text":5}',
-        b"[]",
-        b'{"text":"ab\\udfff"}',
+        b'{"text":"a\xff"}', b'{"text":"a"} 1', b'{"text":NaN}', b'{"text":5}', b"[]", b'{"text":"ab\\udfff"}',
         b'{"text":"a"',
-    ]
+    ]  # fmt: skip
     _, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
     assert [row[3] for row in rejects] == [
         "byte 0xff at byte 10 of the line",
@@ -301,34 +289,11 @@ def test_both_paths_agree_on_every_line(tmp_path, lines):
 
 tokens = st.sampled_from(
     [
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b",",
-        b":",
-        b'"text"',
-        b'"id"',
-        b'"z"',
-        b'"a"',
-        b"null",
-        b"true",
-        b"1",
-        b"-1.5e3",
-        b"NaN",
-        b"-Inf",
-        b"Infinity",
-        b" ",
-        b"\t",
-        b"\r",
-        b'"\\ud800"',
-        b'"\\ud83d\\ude00"',
-        b"1e999",
-        b'"',
-        b"\\",
+        b"{", b"}", b"[", b"]", b",", b":", b'"text"', b'"id"', b'"z"', b'"a"', b"null", b"true", b"1", b"-1.5e3",
+        b"NaN", b"-Inf", b"Infinity", b" ", b"\t", b"\r", b'"\\ud800"', b'"\\ud83d\\ude00"', b"1e999", b'"', b"\\",
         b"\xc3\xa9",
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -54,13 +54,9 @@ def opened(monkeypatch):
 
 DATA = b'{"text": "the mill"}\n' * 3
 SETTINGS = [
-    {},
-    {"format": "jsonl"},
-    {"format": "text", "document": "file"},
-    {"encoding": "auto"},
-    {"encoding": "latin-1"},
+    {}, {"format": "jsonl"}, {"format": "text", "document": "file"}, {"encoding": "auto"}, {"encoding": "latin-1"},
     {"compression": "none"},
-]
+]  # fmt: skip
 
 
 def corpus(tmp_path, n=24):

@@ -30,14 +30,9 @@ def write(path, columns, **options):
 
 
 TEXT_TYPES = [
-    pa.string(),
-    pa.large_string(),
-    pa.string_view(),
-    pa.binary(),
-    pa.large_binary(),
-    pa.dictionary(pa.int32(), pa.string()),
-    pa.dictionary(pa.int8(), pa.binary()),
-]
+    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+    pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.binary()),
+]  # fmt: skip
 
 
 def as_type(values, text_type):

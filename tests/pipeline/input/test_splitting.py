@@ -48,15 +48,9 @@ def test_large_files_are_cut_and_small_ones_grouped_in_order(tmp_path):
         write(tmp_path / f"{name}.txt", n_bytes)
     splits = plan(tmp_path / "*.txt", split_bytes=100)
     assert describe(splits) == [
-        [("a.txt", 0, 40), ("b.txt", 0, 60)],
-        [("c.txt", 0, 10)],
-        [("d.txt", 0, 100)],
-        [("d.txt", 100, 200)],
-        [("d.txt", 200, 250)],
-        [("e.txt", 0, 100)],
-        [("f.txt", 0, 99), ("g.txt", 0, 0)],
-        [("h.txt", 0, 2)],
-    ]
+        [("a.txt", 0, 40), ("b.txt", 0, 60)], [("c.txt", 0, 10)], [("d.txt", 0, 100)], [("d.txt", 100, 200)],
+        [("d.txt", 200, 250)], [("e.txt", 0, 100)], [("f.txt", 0, 99), ("g.txt", 0, 0)], [("h.txt", 0, 2)],
+    ]  # fmt: skip
     assert [split.index for split in splits] == list(range(8))
     assert [split.n_bytes for split in splits] == [100, 10, 100, 100, 50, 100, 99, 2]
 
@@ -143,14 +137,10 @@ def test_one_file_under_several_spellings_is_read_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "pattern, name",
     [
-        ("one/two/a.txt", "a.txt"),
-        ("one/two/*.txt", "a.txt"),
-        ("one/t*/a.txt", "two/a.txt"),
-        ("one/**/a.txt", "two/a.txt"),
-        ("**/a.txt", "one/two/a.txt"),
-        ("./one//two/*.txt", "a.txt"),
+        ("one/two/a.txt", "a.txt"), ("one/two/*.txt", "a.txt"), ("one/t*/a.txt", "two/a.txt"),
+        ("one/**/a.txt", "two/a.txt"), ("**/a.txt", "one/two/a.txt"), ("./one//two/*.txt", "a.txt"),
     ],
-)
+)  # fmt: skip
 def test_names_are_relative_to_the_literal_directory(tmp_path, monkeypatch, pattern, name):
     write(tmp_path / "one" / "two" / "a.txt")
     monkeypatch.chdir(tmp_path)
@@ -218,13 +208,8 @@ def test_every_problem_is_named_at_once(tmp_path):
     assert lines[0] == "input.paths: 6 problems"
     assert lines.pop().startswith("correct or rename such files, leave them out with input.exclude, or set input.on_d")
     assert sorted(line.split("' ")[0].rsplit("/", 1)[1] for line in lines[1:]) == [
-        "a.doq",
-        "b.csv.gz",
-        "c.parquet",
-        "dir",
-        "missing.txt",
-        "nothing*.txt",
-    ]
+        "a.doq", "b.csv.gz", "c.parquet", "dir", "missing.txt", "nothing*.txt",
+    ]  # fmt: skip
     assert "a.doq' is of unknown format: set input.format (source code and Markdown: text, with " in str(caught.value)
     assert "dir' matches no file" in str(caught.value)
     assert plan(tmp_path / "a.doq", format="text")

@@ -259,18 +259,10 @@ def test_an_xz_file_that_needs_too_much_memory_is_refused_before_work(tmp_path):
 @pytest.mark.parametrize(
     "head, kind",
     [
-        (lzma.compress(b""), "xz"),
-        (gzip.compress(b"", mtime=0), "gzip"),
-        (bz2.compress(b""), "bz2"),
-        (bz2.compress(b"a", 1), "bz2"),
-        (zstandard.ZstdCompressor().compress(b""), "zstd"),
-        (SKIPPABLE, "zstd"),
-        (b"", "none"),
-        (b"\x1f\x8b", "none"),
-        (b"BZh9", "none"),
-        (b"PAR1", "none"),
-        (b'{"text":"a"}', "none"),
+        (lzma.compress(b""), "xz"), (gzip.compress(b"", mtime=0), "gzip"), (bz2.compress(b""), "bz2"),
+        (bz2.compress(b"a", 1), "bz2"), (zstandard.ZstdCompressor().compress(b""), "zstd"), (SKIPPABLE, "zstd"),
+        (b"", "none"), (b"\x1f\x8b", "none"), (b"BZh9", "none"), (b"PAR1", "none"), (b'{"text":"a"}', "none"),
     ],
-)
+)  # fmt: skip
 def test_detect_compression(head, kind):
     assert decompressing.detect_compression(head[: decompressing.SAMPLE_BYTES]) == kind

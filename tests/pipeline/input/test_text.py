@@ -93,25 +93,10 @@ def expect(data, document, max_bytes):
 
 pieces_of_text = st.sampled_from(
     [
-        b"a",
-        b"bc",
-        "é日".encode(),
-        b"\xff",
-        b"\xe6\x97",
-        b"\n",
-        b"\n",
-        b"\n",
-        b"\r\n",
-        b"\n\n",
-        b" ",
-        b"\t",
-        b"\r",
-        BOM,
-        b"x" * 40,
-        b" " * 40,
-        b"\n \t\r\n",
+        b"a", b"bc", "é日".encode(), b"\xff", b"\xe6\x97", b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b" ", b"\t", b"\r",
+        BOM, b"x" * 40, b" " * 40, b"\n \t\r\n",
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -81,30 +81,15 @@ def test_overwrite_removes_what_is_ours_and_nothing_else(tmp_path):
     output = str(tmp_path)
     prepare_output(output, JOB, "new", n_splits=2, suffix=".tfrecord")
     ours = [
-        "_counts/splits/_runs/x.arrow",
-        f"_ledger/{'0' * 16}.arrow",
-        f"_ledger/{'0' * 16}.json",
-        "_ledger/plan.jsonl",
-        "_tmp/x/half",
-        "counts/counts-00003-of-00016.parquet",
-        "counts/counts.json",
-        "manifest.json",
-        "rejected/rejects-00001-of-00002.parquet",
-        "stats.json",
-        "tokens-00000-of-00002.tfrecord",
-        "vocab/token_counts.parquet",
-        "vocab/tokenizer.json",
-        "vocab/vocab.txt",
-    ]
+        "_counts/splits/_runs/x.arrow", f"_ledger/{'0' * 16}.arrow", f"_ledger/{'0' * 16}.json", "_ledger/plan.jsonl",
+        "_tmp/x/half", "counts/counts-00003-of-00016.parquet", "counts/counts.json", "manifest.json",
+        "rejected/rejects-00001-of-00002.parquet", "stats.json", "tokens-00000-of-00002.tfrecord",
+        "vocab/token_counts.parquet", "vocab/tokenizer.json", "vocab/vocab.txt",
+    ]  # fmt: skip
     foreign = [
-        "counts/mine.txt",
-        "notes.txt",
-        "rejected/rejects-00001-of-00003.parquet",
-        "tokens-00000-of-00002.parquet",
-        "tokens-00000-of-00003.tfrecord",
-        "tokens-00002-of-00002.tfrecord",
-        "vocab/mine.txt",
-    ]
+        "counts/mine.txt", "notes.txt", "rejected/rejects-00001-of-00003.parquet", "tokens-00000-of-00002.parquet",
+        "tokens-00000-of-00003.tfrecord", "tokens-00002-of-00002.tfrecord", "vocab/mine.txt",
+    ]  # fmt: skip
     write(tmp_path, *ours, *foreign)
     other = Job.of("run", config_of(), None)
     (tmp_path / "link").symlink_to("vocab")
@@ -130,14 +115,10 @@ def test_publishing_removes_what_earlier_plans_left(tmp_path):
     current = [record["file"] for record in (*built()["shards"], *built()["rejects"])]
     ledger = [f"_ledger/{split.id}.{kind}" for split in SPLITS for kind in ("json", "arrow")]
     stale = [
-        f"_ledger/{'2' * 16}.arrow",
-        f"_ledger/{'2' * 16}.json",
-        "rejected/rejects-00000-of-00002.parquet",
-        "rejected/rejects-00004-of-00005.parquet",
-        "tokens-00000-of-00005.parquet",
-        "tokens-00004-of-00005.parquet",
+        f"_ledger/{'2' * 16}.arrow", f"_ledger/{'2' * 16}.json", "rejected/rejects-00000-of-00002.parquet",
+        "rejected/rejects-00004-of-00005.parquet", "tokens-00000-of-00005.parquet", "tokens-00004-of-00005.parquet",
         "_tmp/x/half",
-    ]
+    ]  # fmt: skip
     foreign = ["notes.txt", "tokens-00000-of-00007.parquet", "_ledger/mine.txt", "vocab/mine.txt"]
     write(tmp_path, *current, *ledger, *stale, *foreign)
     publish(output, JOB, built(), suffix=".parquet")

@@ -124,14 +124,10 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
             row = [50, *part]
             expected.append(
                 {
-                    "doc_id": f"d{number}",
-                    "input_ids": row + [77] * (12 - len(row) if is_padded else 0),
-                    "n_tokens": len(row),
-                    "n_oov": n_oov,
-                    "document": number,
-                    "window": window,
+                    "doc_id": f"d{number}", "input_ids": row + [77] * (12 - len(row) if is_padded else 0),
+                    "n_tokens": len(row), "n_oov": n_oov, "document": number, "window": window,
                 }
-            )
+            )  # fmt: skip
             if start + room >= len(text):
                 break
             start, window = start + room - stride, window + 1

@@ -13,13 +13,9 @@ from tokenmill.pipeline.proving.verify import verify
 
 TEXTS = ["the mill grinds text odd " * (i % 5) for i in range(10)]
 SUFFIXES = {
-    "parquet": ".parquet",
-    "arrow": ".arrow",
-    "tfrecord": ".tfrecord",
-    "mds": ".mds",
-    "megatron": ".bin",
+    "parquet": ".parquet", "arrow": ".arrow", "tfrecord": ".tfrecord", "mds": ".mds", "megatron": ".bin",
     "memmap": ".ids.bin",
-}
+}  # fmt: skip
 ALL = [*SUFFIXES]
 JOBS = {
     "documents": {},

@@ -191,16 +191,10 @@ def test_a_list_elsewhere_is_not_read(folder):
 def all_files():
     """Names of one file of each kind that the manifest or the ledger records; `{}` stands for the split."""
     return [
-        "tokens-00000-of-00002.parquet",
-        "documents/documents-00000-of-00002.parquet",
-        "rejected/rejects-00001-of-00002.parquet",
-        "_ledger/{}.arrow",
-        "_ledger/{}.json",
-        "vocab/tokenizer.json",
-        "vocab/vocab.txt",
-        "vocab/token_counts.parquet",
-        "stats.json",
-    ]
+        "tokens-00000-of-00002.parquet", "documents/documents-00000-of-00002.parquet",
+        "rejected/rejects-00001-of-00002.parquet", "_ledger/{}.arrow", "_ledger/{}.json", "vocab/tokenizer.json",
+        "vocab/vocab.txt", "vocab/token_counts.parquet", "stats.json",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", ["gone", "longer", "one byte"])

@@ -26,15 +26,10 @@ class Reader(HTMLParser):
 
 PRINTABLE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cf", "Cn"])) | st.sampled_from(
     [
-        "<script>alert(1)</script>",
-        "</title><img src=x onerror=alert(1)>",
-        "&lt;",
-        "]]>",
-        "<!--",
-        "' onclick='x",
+        "<script>alert(1)</script>", "</title><img src=x onerror=alert(1)>", "&lt;", "]]>", "<!--", "' onclick='x",
         '" a="',
     ]
-)
+)  # fmt: skip
 
 
 def made(source, **values):

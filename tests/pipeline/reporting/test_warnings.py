@@ -36,15 +36,9 @@ def test_what_is_cut_is_counted_in_every_book(make, side, shuffle):
     identity = {"n_tokens": totals["n_tokens"], "n_cut_tokens": n_cut}
     assert identity in [line["left"] for line in job.json("manifest.json")["balance"]]
     assert stats["tokens_made"] == {
-        "text": 160,
-        "cut": n_cut,
-        "kept": 64,
-        "special": 40,
-        "added": 0,
-        "share_cut": 0.6,
-        "documents_cut": 12,
+        "text": 160, "cut": n_cut, "kept": 64, "special": 40, "added": 0, "share_cut": 0.6, "documents_cut": 12,
         "share_of_documents_cut": 0.6,
-    }
+    }  # fmt: skip
     assert stats["tokens_per_word"] == 1  # of the text: not what truncation leaves of it
     assert verify(str(job.output)).problems == []
     assert verify_deep(str(job.output), 1).problems == []

@@ -20,13 +20,9 @@ from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 
 TEXTS = [
-    "The mill grinds text into tokens!",
-    "",
-    "un affable unaffable 玫瑰花 3Ⰻ7朵",
-    "[PAD] [PAD]",
-    "x " * 40,
+    "The mill grinds text into tokens!", "", "un affable unaffable 玫瑰花 3Ⰻ7朵", "[PAD] [PAD]", "x " * 40,
     *("a mill, the mill. " * n for n in range(1, 12)),
-]
+]  # fmt: skip
 BAD_LINES = ['{"text": 3}', "not json", '{"id": "x"}']
 
 

@@ -21,15 +21,8 @@ CALL = {
 }
 RESULT = {"role": "tool", "content": "seen"}
 TOKENS = [
-    *SPECIAL,
-    "<|t|>",
-    "<｜Assistant｜>",
-    "<|CALL|>",
-    "<|assistant_end|>",
-    "<|user_start|>",
-    "<|channel>",
-    "<channel|>",
-]
+    *SPECIAL, "<|t|>", "<｜Assistant｜>", "<|CALL|>", "<|assistant_end|>", "<|user_start|>", "<|channel>", "<channel|>",
+]  # fmt: skip
 
 HEADER = "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'"
 TURN = "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content + '<|eot_id|>' }}"

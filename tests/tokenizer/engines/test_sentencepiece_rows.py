@@ -248,29 +248,12 @@ def test_batches_of_few_parts(n_spans: int, shrink: bool, prefix: bool, monkeypa
     engine = engine_of(normalizer, SMALL)
     rng = random.Random(n_spans)
     parts = [
-        *ALPHABET,
-        "ab",
-        "cd",
-        "玫瑰玫瑰",
-        "🙂🙂",
-        "玫\u0301瑰",
-        "\u200b ",
-        " \u3000",
-        "▁ ",
-        "cd" * 40,
-        FAR,
-        "é" * 30,
-    ]
+        *ALPHABET, "ab", "cd", "玫瑰玫瑰", "🙂🙂", "玫\u0301瑰", "\u200b ", " \u3000", "▁ ", "cd" * 40, FAR, "é" * 30,
+    ]  # fmt: skip
     texts = ["".join(rng.choices(parts, k=rng.choice([0, 1, 2, 3, 9, 60]))) for _ in range(150)]
     texts += [
-        "玫" * 5000 + "\u0301",
-        "玫" * 5000 + "a",
-        "a\u0301" * 9000,
-        "ab" * 9000,
-        "\x01" * 300,
-        "\u200b",
-        " " * 300,
-    ]
+        "玫" * 5000 + "\u0301", "玫" * 5000 + "a", "a\u0301" * 9000, "ab" * 9000, "\x01" * 300, "\u200b", " " * 300,
+    ]  # fmt: skip
     expected = [slowly(normalizer, SMALL, text) for text in texts]
     tallies = [engine.new_tally() for _ in range(2)]
     for tally in (*tallies, None):

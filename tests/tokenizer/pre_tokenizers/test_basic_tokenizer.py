@@ -65,20 +65,8 @@ def our_tokens(text: str, lowercase: bool) -> list[str]:
 
 
 _WORDS = [
-    "Hello",
-    "CAFÉ",
-    "naïve",
-    "玫瑰花",
-    "don't",
-    "a_b",
-    "  ",
-    "\u0301",
-    "Ωmega",
-    "हिन्दी",
-    "ไทย",
-    "가각",
-    "x\u200dy",
-]
+    "Hello", "CAFÉ", "naïve", "玫瑰花", "don't", "a_b", "  ", "\u0301", "Ωmega", "हिन्दी", "ไทย", "가각", "x\u200dy",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("lowercase", [True, False])

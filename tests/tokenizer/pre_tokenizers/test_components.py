@@ -36,21 +36,11 @@ from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS
 from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 
 ALL = (
-    BertPreTokenizer(),
-    ByteLevel(),
-    ByteLevel(add_prefix_space=False),
-    CharDelimiterSplit("é"),
-    Digits(),
-    FixedLength(3),
-    Metaspace(),
-    Metaspace(prepend_scheme="first", split=False),
-    Punctuation("merged_with_previous"),
-    Sequence((WhitespaceSplit(), Punctuation(), Metaspace(prepend_scheme="first"))),
-    Split("the", "merged_with_next"),
-    Split(r"\w\W?", "isolated", is_regex=True),
-    UnicodeScripts(),
-    Whitespace(),
-)
+    BertPreTokenizer(), ByteLevel(), ByteLevel(add_prefix_space=False), CharDelimiterSplit("é"), Digits(),
+    FixedLength(3), Metaspace(), Metaspace(prepend_scheme="first", split=False), Punctuation("merged_with_previous"),
+    Sequence((WhitespaceSplit(), Punctuation(), Metaspace(prepend_scheme="first"))), Split("the", "merged_with_next"),
+    Split(r"\w\W?", "isolated", is_regex=True), UnicodeScripts(), Whitespace(),
+)  # fmt: skip
 
 
 def split(pre_tokenizer: PreTokenizer, *rows: str, is_first: bool = True) -> list[list[str]]:
@@ -126,21 +116,9 @@ def test_scanners_cover_the_text_and_see_nothing_beyond_its_end(name: str, text:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_long_runs_take_linear_time(name: str) -> None:
     runs = [
-        b" ",
-        b"a",
-        b"A",
-        b"\n",
-        b"1",
-        b"^",
-        b"\t",
-        "中".encode(),
-        "\u0301".encode(),
-        b" \n",
-        b"\n ",
-        b"\x00",
-        b"Aa",
+        b" ", b"a", b"A", b"\n", b"1", b"^", b"\t", "中".encode(), "\u0301".encode(), b" \n", b"\n ", b"\x00", b"Aa",
         "中A".encode(),
-    ]
+    ]  # fmt: skip
     scan(name, b"compiled by now")
     for run in runs:
         for ending in (b"", b"b", b"\n", b" x", "é".encode(), b"7"):
