@@ -92,7 +92,6 @@ def test(*options: str) -> None:
         os.environ.setdefault("TOKENMILL_EXAMPLES", "10")
     if everything:
         os.environ.setdefault("TOKENMILL_THOROUGH", "1")
-        os.environ.setdefault("TOKENMILL_KERNELS", "check")
     # Compiled kernels are named by their sources, so clones of one machine share them. Those unused for two weeks go.
     caches = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/tmp", ".cache")
     kernels = Path(os.environ.setdefault("TOKENMILL_CACHE_DIR", str(Path(caches, "tokenmill/tests"))))
