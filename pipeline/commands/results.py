@@ -112,7 +112,9 @@ def _verify(options: argparse.Namespace) -> int:
             raise ValueError("--share sets how much --deep tokenizes again: give --deep too")
         output, inputs = find_output(options.target, options.overrides)
         again = None
-        if is_index(output) and not options.deep:  # --deep is for the outputs that it is made over
+        if is_index(output):
+            if options.deep:
+                raise ValueError(f"--deep: {output!r} is an index; verify the outputs that it is made over so")
             report = verify_index(output)
         else:
             say_owner(output)

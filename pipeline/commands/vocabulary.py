@@ -5,6 +5,7 @@ import argparse
 import inspect
 import io
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import (
@@ -183,7 +184,7 @@ def _add_keep(parser: argparse.ArgumentParser) -> None:
 def _add_learned(parser: argparse.ArgumentParser, what: str) -> None:
     """Adds the arguments of actions that learn entries."""
     parser.add_argument(
-        "--add", required=True, type=positive, metavar="N", dest="n", help=f"the most entries to {what}"
+        "--add", required=True, type=integer(1, 1 << 24), metavar="N", dest="n", help=f"the most entries to {what}"
     )
     _add_keep(parser)
     parser.add_argument(
@@ -195,6 +196,8 @@ class _Gather(argparse.Action):
     """Gathers pairs in a mapping."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if values[0] in (getattr(namespace, self.dest) or {}):
+            parser.error(f"argument {option_string}: {values[0]!r} is given twice")
         setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), values[0]: values[1]})
 
 
@@ -266,6 +269,9 @@ def _change(options: argparse.Namespace) -> int:
         for path in options.maps:
             if not path.endswith((".parquet", ".npy")):
                 raise ValueError(f"--map: must end in .parquet or .npy, got {path!r}")
+        if options.maps and options.out is None:
+            raise ValueError("--map: nothing is written with --dry-run; give --out instead")
+        _check_places(options.tokenizer, *filter(None, [options.out]), *options.maps)
         change = _made(options)
     if not options.json:
         print(change)
@@ -281,6 +287,22 @@ def _change(options: argparse.Namespace) -> int:
     return FAILED if failed else DONE
 
 
+def _check_places(tokenizer: str, *paths: str) -> None:
+    """Checks, before the work, where files go.
+
+    Raises:
+      ValueError: if one would replace a tokenizer that is read, or lies in the results of a job.
+    """
+    read = Path(tokenizer).resolve()
+    for path in map(Path, paths):
+        place = path.resolve()
+        if place == read or read in place.parents:
+            raise ValueError(f"{str(path)!r} is, or lies in, {tokenizer!r}, which is read: give another place")
+        for folder in place.parents:
+            if (folder / "manifest.json").is_file():
+                raise ValueError(f"{str(path)!r} lies in {str(folder)!r}, the results of a job: give another place")
+
+
 def _save(tokenizer: "Tokenizer", path: str) -> None:
     for left_out in tokenizer.left_out(path):
         say(f"{path} does not hold {left_out}")
@@ -291,19 +313,19 @@ def _superwords(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import Tokenizer, vocabulary
 
     with mistakes():
+        _check_places(options.tokenizer, options.out)
         _save(vocabulary.superwords(Tokenizer.from_file(options.tokenizer), options.words), options.out)
     print_result(options, {"output": options.out}, [f"in {options.out}"])
     return DONE
 
 
 def _rename(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from tokenmill.pipeline import storage
     from tokenmill.tokenizer import Tokenizer, vocabulary
 
     names, folder = options.names, Path(options.tokenizer)
     with mistakes():
+        _check_places(options.tokenizer, options.out)
         renamed = vocabulary.rename(Tokenizer.from_file(options.tokenizer), names)
         if folder.is_dir():
             files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
@@ -346,6 +368,9 @@ def _transfer(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import Tokenizer, vocabulary
 
     with mistakes():
+        if not options.out.endswith(".parquet"):
+            raise ValueError(f"--out: must end in .parquet, got {options.out!r}")
+        _check_places(options.tokenizer, options.out)
         table = vocabulary.transfer(*map(Tokenizer.from_file, (options.tokenizer, options.new)))
         buffer = io.BytesIO()
         pq.write_table(table, buffer, compression="zstd", store_schema=False)

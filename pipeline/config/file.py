@@ -53,19 +53,32 @@ def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobNam
     problems: list[str] = []
     for override in overrides:
         problems += _apply_override(tree, override)
-    try:
-        config = Config.model_validate(tree, context=EXPAND)
-        problems += lacking(config, job)
-    except ValidationError as error:
-        problems += itertools.chain.from_iterable(map(_describe, error.errors()))
-    if problems:
-        raise ConfigError(problems)
+    config = validated(tree, job, problems, EXPAND)
     if (parts := config.output.parts) is not None and parts.only is not None:
         config = config.for_part(parts.only, config.output.path)
     if not config.input.is_chat:
         return config
     chat = with_template(config.chat or ChatConfig(), config.tokenizer.file)
     return config.model_copy(update={"chat": chat}).packing_whole_conversations()
+
+
+def validated(
+    tree: Mapping[str, Any], job: JobName | None = None, problems: Sequence[str] = (), context: Any = None
+) -> Config:
+    """Returns the config that a tree is; `problems` are those that it has already, `context` is pydantic's.
+
+    Raises:
+      ConfigError: as `load_config`.
+    """
+    problems = list(problems)
+    try:
+        config = Config.model_validate(tree, context=context)
+        problems += lacking(config, job)
+    except ValidationError as error:
+        problems += itertools.chain.from_iterable(map(_describe, error.errors()))
+    if problems:
+        raise ConfigError(problems)
+    return config
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

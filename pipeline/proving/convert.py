@@ -8,6 +8,7 @@ ids of documents, boundaries, padding. The last step is that of any job: it adds
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
 from tokenmill.pipeline.columns import as_lists, copy_stretches
+from tokenmill.pipeline.config.file import validated
 from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format
@@ -46,6 +48,9 @@ _RICHEST: Sequence[Format] = ("parquet", "arrow", "mds", "tfrecord", "memmap", "
 _NARROW, _IDS = _RICHEST[-2:], ["doc_id", "input_ids", "n_tokens"]
 """Formats that keep nothing but ids; their writers want ids of documents, too, whatever these are."""
 
+_ON_HUBS: Format = "parquet"
+"""The one format of shards that hubs show and `datasets` reads."""
+
 
 class Conversion:
     """A conversion that can be done; making one writes nothing."""
@@ -62,13 +67,17 @@ class Conversion:
           ValueError: if it is no such folder, or a format cannot hold the rows; says which, why, and what can.
           OSError: if the folder cannot be read.
         """
+        if not storage.is_remote(output) and not storage.is_remote(target):
+            here, there = (os.path.realpath(path) + os.sep for path in (output, target))
+            if here.startswith(there) or there.startswith(here):
+                raise ValueError(f"{target!r} is {output!r} or one lies in the other: give a new folder beside it")
         self.manifest = manifest.read(output)
         before, self._tokenizer = config_of(output, self.manifest)
         if (record := read_job(output)) is None:
             raise ValueError(f"{output!r} has no record of its job: convert the folder that a job wrote")
         changed = {"format": list(to), "compression": "auto"}
         settings = {**self.manifest["config"], "output": {**self.manifest["config"]["output"], **changed}}
-        self.config = Config.model_validate(with_paths(settings, output, target))
+        self.config = validated(with_paths(settings, output, target))
         converted = {"config": settings, "converted_from": self.manifest.get("digest", "")}
         self._output, self.job = output, Job({**record[0].parts, **converted})
         self._form, self._info = RowForm.recorded(self.manifest), tokenizer_info(self._tokenizer)
@@ -280,7 +289,7 @@ def dataset_card(built: Mapping[str, Any], schema: pa.Schema) -> bytes:
       schema: the columns of the rows in the first format.
     """
     totals, tokenizer = built["totals"], built["tokenizer"]
-    n_rows, n_bytes = (sum(record[name] for record in built["shards"]) for name in ("rows", "n_bytes"))
+    n_rows = sum(record["rows"] for record in built["shards"])
     power = max(3, len(str(max(n_rows, 1))) - 1)
     units = {3: "K", 6: "M", 9: "B", 12: "T"}
 
@@ -288,14 +297,10 @@ def dataset_card(built: Mapping[str, Any], schema: pa.Schema) -> bytes:
         return f"{10 ** (exponent % 3)}{units[exponent - exponent % 3]}"
 
     of = "n<1K" if n_rows < 1000 else f"{size(power)}<n<{size(power + 1)}"
-    path = f"tokens-*-of-*.{built['config']['output']['format'][0]}"
-    config = {"config_name": "default", "data_files": [{"split": "train", "path": path}]}
-    info = {
-        "features": [{"name": field.name, "dtype": str(field.type)} for field in schema],
-        "splits": [{"name": "train", "num_bytes": n_bytes, "num_examples": n_rows}],
-        "dataset_size": n_bytes,
-    }
-    front = {"license": None, "size_categories": [of], "tags": ["tokenized", "tokenmill"], "configs": [config]}
+    front: dict[str, Any] = {"license": None, "size_categories": [of], "tags": ["tokenized", "tokenmill"]}
+    if _ON_HUBS in built["config"]["output"]["format"]:
+        files = {"split": "train", "path": f"tokens-*-of-*.{_ON_HUBS}"}
+        front["configs"] = [{"config_name": "default", "data_files": [files]}]
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     counts = {
         "rows": n_rows,
@@ -306,7 +311,7 @@ def dataset_card(built: Mapping[str, Any], schema: pa.Schema) -> bytes:
     }
     table = [f"| {name} | {n:,} |" for name, n in counts.items()]
     text = [
-        *("---", *lines, f"dataset_info: {json.dumps(info, ensure_ascii=False)}", "---", "# Tokenized data set", ""),
+        *("---", *lines, "---", "# Tokenized data set", ""),
         f"Rows of {', '.join(f'`{name}`' for name in schema.names)}.",
         *("", "| | |", "|---|--:|", *table, ""),
         f"Made by TokenMill {built['versions']['tokenmill']}; `tokenmill verify` proves the counts of this folder.",

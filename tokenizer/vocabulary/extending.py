@@ -45,7 +45,9 @@ sentencepiece's training."""
 
 _GAIN = 1e-3
 """How much better a new piece of Unigram scores than its two parts: small beside scores, which are logarithms of
-probabilities, and large beside the rounding of sentencepiece's sums, 6e-5 at -1000."""
+probabilities, and large beside the rounding of sentencepiece's sums, 6e-5 at -1000. Each piece gains a little less than
+those before it: with one gain for all, `am`+`e` and `a`+`me` would score alike, and which one is taken would be left to
+the order in which a library adds."""
 
 
 def extend(
@@ -215,10 +217,11 @@ def scores_of_parts(model: Any) -> Callable[..., float]:
     scores = dict(zip((piece for piece, _ in model.vocab), model.scores.tolist(), strict=True))
     types = model.piece_types
     normal = [s for i, (_, s) in enumerate(model.vocab) if types is None or types[i] == PieceType.NORMAL]
-    lowest = min(normal, default=0.0)
+    lowest, n_old = min(normal, default=0.0), len(scores)
 
     def score(token: str, *parts: str) -> float:
-        scores[token] = max(lowest, sum(scores[part] for part in parts) + _GAIN) if parts else lowest
+        gain = _GAIN * (1 + 1 / (len(scores) - n_old + 1))
+        scores[token] = max(lowest, sum(scores[part] for part in parts) + gain) if parts else lowest
         return scores[token]
 
     return score

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions of a finished output: equal rows, counts that are carried over and proven, refusals before work."""
 
+import importlib.util
 import json
 
 import pytest
@@ -67,8 +68,13 @@ def test_the_command_writes_a_card_and_its_rows_can_be_read(tmp_path, tiny_vocab
     card = yaml.safe_load(front)
     assert card["license"] is None
     assert card["size_categories"] == ["n<1K"]
-    assert card["dataset_info"]["splits"][0]["num_examples"] == 10
-    assert [each["name"] for each in card["dataset_info"]["features"]] == rows.schema.names
+    assert card["configs"][0]["data_files"] == [{"split": "train", "path": "tokens-*-of-*.parquet"}]
+    if importlib.util.find_spec("datasets") is not None:
+        import datasets
+
+        loaded = datasets.load_dataset(str(new), cache_dir=str(tmp_path / "cache"), split="train")
+        assert loaded.column_names == rows.schema.names
+        assert loaded["input_ids"][:] == [rows[i]["input_ids"].tolist() for i in range(10)]
     assert f"| tokens | {rows.n_tokens} |" in text
     assert main(["convert", str(job.output), "--to", "parquet", "--output", str(new)]) == 2
     assert "holds the complete results of a job that differs in" in capsys.readouterr().err
@@ -82,11 +88,15 @@ def test_what_cannot_be_converted_is_told_before_work(tmp_path, tiny_vocab_file,
     for job, to, message in (
         (windows, "parquet", "parquet has the column 'n_oov', which its rows in memmap do not keep; run the job again"),
         (packed, "tfrecord", "TFRecord holds documents only"),
+        (packed, "parquet,parquet", "output.format: ['parquet', 'parquet']: must name each format once"),
         (packed, "csv", "with --output give --to, one or more of parquet, tfrecord"),
     ):
         assert main(["convert", str(job.output), "--to", to, "--output", str(tmp_path / "new")]) == 2
         assert message in capsys.readouterr().err
     Conversion(str(sources.output), str(tmp_path / "new"), ["arrow"])
+    for target in (sources.output, sources.output / "new", sources.output.parent):
+        with pytest.raises(ValueError, match="or one lies in the other: give a new folder"):
+            Conversion(str(sources.output), str(target), ["arrow"])
     (sources.output / "manifest.json").unlink()
     with pytest.raises(ValueError, match=r"holds no manifest.json; its job has not finished"):
         Conversion(str(sources.output), str(tmp_path / "new"), ["arrow"])

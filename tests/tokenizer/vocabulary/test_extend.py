@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`extend`: against its reference implementation, on real vocabularies word by word, and in other libraries."""
 
+import itertools
 import json
 from typing import Any
 
@@ -189,3 +190,17 @@ def test_real_vocabularies_keep_every_old_word_and_load_elsewhere(name: str, sha
         assert {
             t: i for t, i in json.loads(change.tokenizer.to_str())["model"]["vocab"].items() if i < old.n_ids
         } == old_ids
+
+
+def test_new_pieces_of_unigram_do_not_tie() -> None:
+    # With one gain for all, am + e scored as a + me, and which one is taken was left to the order of a library's sums.
+    vocab = [["<unk>", 0.0], ["a", -4.1], ["m", -4.3], ["e", -4.5], ["b", -4.2]]
+    model = {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": False}
+    old = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    words = table({"am": 40, "me": 30, "ea": 20, "mab": 9}.items())
+    new = extend(old, words, 6).tokenizer
+    theirs = hf.Tokenizer.from_str(new.to_str())
+    texts = ["".join(letters) for n in range(1, 7) for letters in itertools.product("ame", repeat=n)]
+    assert [each.ids for each in new.encode_batch(texts)] == [each.ids for each in theirs.encode_batch(texts)]
+    scores = dict(json.loads(new.to_str())["model"]["vocab"])
+    assert abs(scores["am"] + scores["e"] - scores["a"] - scores["me"]) > 1e-6
