@@ -194,7 +194,7 @@ def test_real_vocabularies_keep_every_old_word_and_load_elsewhere(name: str, sha
 
 def test_new_pieces_of_unigram_do_not_tie() -> None:
     # With one gain for all, am + e scored as a + me, and which one is taken was left to the order of a library's sums.
-    vocab = [["<unk>", 0.0], ["a", -4.1], ["m", -4.3], ["e", -4.5], ["b", -4.2]]
+    vocab = [["<unk>", 0.0], ["a", -4.1], ["m", -4.3], ["e", -4.5], ["b", -4.2], ["z", -30.0]]
     model = {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": False}
     old = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
     words = table({"am": 40, "me": 30, "ea": 20, "mab": 9}.items())
