@@ -215,7 +215,9 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
     rows: list[list[int]] = []
     starts, looks_behind = [], []
     steps_left = _MAX_STEPS
+    row_starts = []
     for each, entry in all_places:
+        row_starts.append(len(rows))
         built = _Builder(each, entry, members, steps_left)
         steps_left -= built.n_steps
         # State 0 of each, where nothing can match any more, is shared: it is the first of all.
@@ -237,6 +239,8 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
         after = states[:, distinct(classes[characters])]
         for entry_after, flags in ((own, loop), (own + 1, loop | matched)):
             transitions[(after == entry_after).all(axis=1), -1] |= flags
+    if n_plain < len(nodes):  # an ideograph is three letters there, which are of several kinds
+        transitions[row_starts[n_plain] :, -1] &= ~(kernels.IDEOGRAPHS | kernels.MATCHED_IDEOGRAPHS)
     first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
     arrays: list[npt.NDArray[Any]] = [2 * classes, 2 * byte_classes, transitions.ravel(), first_entries]
     arrays += np.array(looks_behind), spelled, firsts

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
+import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -14,7 +15,16 @@ from tests.reference.spellings import DEEPSEEK, NANOCHAT, PATTERNS
 from tests.strategies import FEWER
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Sequence, Split, patterns
+from tokenmill.tokenizer.pre_tokenizers import (
+    ByteLevel,
+    Digits,
+    PreTokenizer,
+    Punctuation,
+    Sequence,
+    Split,
+    Whitespace,
+    patterns,
+)  # fmt: skip
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
@@ -275,3 +285,12 @@ def test_sets_of_code_points(left: list[tuple[int, int]], right: list[tuple[int,
     assert members(~mine[0]) == {*near} - a
     assert ~~mine[0] == mine[0]
     assert (mine[0] | ~mine[0], mine[0] & ~mine[0]) == (ALL, NONE)
+
+
+def test_spelled_bytes_of_ideographs_are_letters_of_several_kinds() -> None:
+    # Behind ByteLevel the middle byte of 中 is spelled as a symbol, so \w+ must not skip the character as a whole.
+    rows = ["中" * 40, "\t中々ー" * 9, "中"]
+    spelled = ["".join(BYTE_ALPHABET[byte] for byte in row.encode()) for row in rows]
+    words = [regex.findall(r"\w+|[^\w\s]+", row) for row in spelled]
+    expected = [[bytes(BYTE_ALPHABET.index(c) for c in word) for word in row] for row in words]
+    check_fused_words((ByteLevel(add_prefix_space=False, use_regex=False), Whitespace()), rows, expected)
