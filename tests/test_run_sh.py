@@ -133,24 +133,6 @@ def test_first_run_installs_and_second_run_only_starts_the_command(checkout: Che
     assert checkout.calls() == [command]
 
 
-def test_command_runs_in_the_directory_of_the_caller(checkout: Checkout, tmp_path: Path) -> None:
-    checkout.add_python("python3")
-    checkout.run("verify", "x")
-    tokenmill = checkout.root / ".venv" / "bin" / "tokenmill"
-    tokenmill.write_text('#!/usr/bin/env bash\npwd >"$CALLS"\n')
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    assert checkout.run("verify", "x", cwd=elsewhere)[0] == 0
-    assert checkout.calls() == [str(elsewhere)]
-
-
-def test_exit_code_of_the_command_is_passed_on(checkout: Checkout) -> None:
-    checkout.add_python("python3")
-    checkout.run("verify", "x")
-    (checkout.root / ".venv" / "bin" / "tokenmill").write_text("#!/usr/bin/env bash\nexit 2\n")
-    assert checkout.run("verify", "x")[0] == 2
-
-
 def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(checkout: Checkout) -> None:
     checkout.add_python("python3")
     checkout.run("inspect", "x")
@@ -162,25 +144,6 @@ def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(check
     checkout.run("inspect", "x")
     checkout.run("test")
     assert not [call for call in checkout.calls() if call.startswith(("pip", "venv"))]
-
-
-def test_docs_have_an_environment_of_their_own(checkout: Checkout) -> None:
-    checkout.add_python("python3")
-    checkout.run("inspect", "x")
-    checkout.calls()
-    assert checkout.run("docs")[0] == 0
-    assert checkout.calls() == ["venv", "uv docs.lock", "python <-m> <tools> <docs>"]
-    assert checkout.run("docs", "--check")[0] == 0
-    assert checkout.calls() == ["python <-m> <tools> <docs> <--check>"]
-    assert (checkout.root / ".venv-docs" / "bin" / "python").exists()
-    checkout.run("inspect", "x")
-    assert checkout.calls() == ["tokenmill <inspect> <x>"]
-
-
-def test_without_a_command_the_quickstart_runs(checkout: Checkout) -> None:
-    checkout.add_python("python3")
-    assert checkout.run()[0] == 0
-    assert checkout.calls() == ["venv", "uv runtime.lock", "python <-m> <tools> <quickstart>"]
 
 
 @pytest.fixture
@@ -277,14 +240,6 @@ def test_python_variable_decides_and_a_change_of_it_makes_the_venv_anew(checkout
     assert checkout.calls() == ["tokenmill <inspect> <x>"]
 
 
-def test_says_when_there_is_no_python(checkout: Checkout) -> None:
-    code, _, err = checkout.run()
-    assert code == 1
-    assert "needs CPython 3.11, 3.12 or 3.13" in err
-    assert "no Python at all" in err
-    assert checkout.calls() == []
-
-
 def test_says_what_each_python_lacks(checkout: Checkout) -> None:
     checkout.add_python("python3", "3.9")
     checkout.add_python("python3.12", "3.12", has_venv=False)
@@ -296,14 +251,6 @@ def test_says_what_each_python_lacks(checkout: Checkout) -> None:
     assert f"{checkout.bin}/python3.12 is Python 3.12 without venv and ensurepip" in err
     assert "apt install python3.12-venv" in err
     assert f"{checkout.bin}/python does not run" in err
-
-
-def test_named_python_is_not_replaced_by_another(checkout: Checkout) -> None:
-    checkout.add_python("python3", "3.12")
-    code, _, err = checkout.run(PYTHON="python3.10")
-    assert code == 1
-    assert "python3.10 does not run" in err
-    assert checkout.calls() == []
 
 
 def test_failed_installation_shows_why_and_is_tried_again_from_scratch(checkout: Checkout) -> None:
@@ -346,13 +293,6 @@ def test_lock_of_a_killed_run_is_named(checkout: Checkout) -> None:
     code, _, err = checkout.run("inspect", "x")
     assert code == 1
     assert f"remove {lock}" in err
-
-
-def test_help_needs_no_installation(checkout: Checkout) -> None:
-    code, out, _ = checkout.run("--help")
-    assert code == 0
-    assert "./run.sh test" in out
-    assert checkout.calls() == []
 
 
 def test_run_sh_stays_small(checkout: Checkout) -> None:

@@ -20,23 +20,6 @@ def differing(one, other):
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def test_run_is_the_same_bytes_in_every_mode(corpus, make_job):
-    reference = make_job("reference", **sections(corpus))
-    assert reference.run("run", "--mode", "inline") == 0
-    files = reference.files()
-    assert len([name for name in files if name.startswith("tokens-")]) > 8
-    assert {"manifest.json", "stats.json", "vocab/tokenizer.json", "counts/counts.json"} <= files.keys()
-    assert reference.run("verify") == 0
-    for arguments in (
-        ["--workers", "2", "--mode", "threads"],
-        ["--workers", "3", "--mode", "threads", "--", "--direct_runner_bundle_repeat=1"],
-        ["--workers", "3", "--mode", "processes"],
-    ):
-        job = make_job("-".join(argument.strip("-") for argument in arguments), **sections(corpus))
-        assert job.run("run", *arguments) == 0
-        assert differing(job.files(), files) == [], arguments
-
-
 @pytest.mark.parametrize("output", [(), ("--set", "output.shuffle.shards=2")], ids=["plain", "shuffled"])
 def test_the_place_and_the_age_of_files_do_not_matter(output, corpus, make_job, tmp_path):
     here = make_job("here", **sections(corpus))

@@ -102,16 +102,6 @@ def test_fields_are_columns_where_there_is_room_and_listed_where_not(make_keepin
             assert job.files()[name] == data
 
 
-def test_fields_may_have_names_that_only_other_jobs_give_to_columns(make_keeping):
-    names = ["lang", "lang_confidence", "lang_mixed", "fields", "piece", "text", "source"]
-    job = make_keeping("job", {"format": ALL}, keep_fields=dict.fromkeys(names))
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.run("verify", "--deep") == 0
-    for suffix in ROOM:
-        rows = [row for path in sorted(job.output.glob(f"tokens-*.{suffix}")) for row in kept(path)]
-        assert rows == [{name: record(i).get(name) for name in names} for i in range(60)], suffix
-
-
 def test_a_field_that_no_document_has_is_warned_of(make_keeping, capsys):
     job = make_keeping("job", {}, keep_fields=["url", "ulr", "meta.lang"])
     assert job.run("tokenize", "--workers", "1") == 0
@@ -307,17 +297,3 @@ def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_fil
         encode(text, add_special_tokens=False).ids for text in texts[:3]
     ]
     assert [reject["reason"] for reject in job.rejects()] == ["null_text"]
-
-
-def test_a_replay_keeps_the_fields_too(make_keeping, corpus):
-    job = make_keeping(
-        "job", {"packing": {"length": 8, "pad_token": "[PAD]"}}, max_document_bytes=150, on_damage="warn"
-    )
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.rejects()
-    assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
-    assert job.run("verify") == 0
-    rows = [row for path in sorted(job.output.glob("replay/documents/*")) for row in pq.read_table(path).to_pylist()]
-    assert len(rows) == len(job.rejects())
-    for row in rows:
-        assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))

@@ -109,14 +109,6 @@ def test_json_that_is_not_in_lines_is_answered_by_what_makes_lines_of_it():
         check_usable(3, {"not_json": 2, "not_object": 1}, [], InputConfig(paths=["a.jsonl"]), "")
 
 
-def test_one_usable_record_is_enough(make_job, tiny_vocab_file, tmp_path):
-    write_input(tmp_path / "in", "jsonl")
-    (tmp_path / "in" / "z.jsonl").write_text('{"text": ""}\n')
-    job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
-    assert job.run("tokenize", "--mode", "inline", "--set", "input.on_damage=warn") == 0
-    assert job.manifest()["totals"]["rejected"] == {"missing_field": 3}
-
-
 @pytest.mark.parametrize("command", ["tokenize", "count"])
 def test_a_job_whose_rules_leave_nothing_warns(make_job, tiny_vocab_file, tmp_path, capsys, command):
     (tmp_path / "in").mkdir()

@@ -85,14 +85,6 @@ def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, m
     assert job.run("verify") == 0
 
 
-def test_jobs_without_tokens_have_no_folders(make_parted):
-    job = make_parted("job")
-    for name in ("count", "train"):
-        assert job.run(name, "--mode", "inline", "--overwrite") == 0
-        assert job.run("verify") == 0
-        assert not list(job.output.glob("*=*"))
-
-
 def test_too_many_folders_are_refused(make_parted, capsys):
     from tokenmill.tokenizer.languages import language_codes
 

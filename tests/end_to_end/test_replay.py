@@ -65,45 +65,6 @@ def test_only_the_rejected_records_are_tokenized_again(job, capsys):
     assert all(ids[row["doc_id"]] == row["input_ids"] for row in rows)
 
 
-def test_records_of_the_job_that_are_none_in_a_replay_are_left_out(make_job, tiny_vocab_file, tmp_path, capsys):
-    lines = [b'{"text": "the mill"}\n', b'{"body": "mill"}\n', b"not json\n", b'{"text": "mill"}\n']
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(lines), mtime=0))
-    table = pa.table({"text": ["the", None, "mill"], "body": [None, "mill", None]})
-    pq.write_table(table, tmp_path / "b.parquet")
-    paths = [str(tmp_path / name) for name in ("a.jsonl.gz", "b.parquet")]
-    job = make_job("job", input={"paths": paths, "on_damage": "warn"}, tokenizer={"file": str(tiny_vocab_file)})
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.manifest()["totals"]["rejected"] == {"missing_field": 1, "not_json": 1, "null_text": 1}
-    assert job.run("replay", "--set", "input.text_field=body") == 0
-    assert "3 rejected records read again: 2 documents in replay/, 1 rejected again" in capsys.readouterr().out
-    assert job.run("verify", "--deep") == 0
-
-
-@pytest.mark.parametrize("output", [{}, {"shuffle": {"shards": 2}}])
-def test_files_of_one_name_in_two_folders_have_ids_of_their_own(make_job, tiny_vocab_file, tmp_path, capsys, output):
-    for folder in ("de", "en"):
-        (tmp_path / folder).mkdir()
-        rows = {"text": ["the mill", LONG, "mill", "the"]}
-        pq.write_table(pa.table(rows), tmp_path / folder / "train-00000.parquet")
-    job = make_job(
-        "job",
-        input={
-            "paths": [str(tmp_path / folder / "*.parquet") for folder in ("en", "de")],
-            "max_document_bytes": 100,
-            "on_damage": "warn",
-        },
-        tokenizer={"file": str(tiny_vocab_file)},
-        output={"path": str(tmp_path / "job" / "out"), **output},
-    )
-    assert job.run("tokenize", "--workers", "1") == 0
-    expected = {f"{folder}/train-00000.parquet:{row}" for folder in ("de", "en") for row in (0, 2, 3)}
-    assert {row["doc_id"] for row in job.rows()} == expected
-    assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
-    assert {row["doc_id"] for row in replayed(job)} == {"de/train-00000.parquet:1", "en/train-00000.parquet:1"}
-    assert "2 rejected records read again: 2 documents in replay/" in capsys.readouterr().out
-    assert job.run("verify", "--deep") == 0
-
-
 def test_a_replay_replaces_the_one_before(job):
     assert job.run("replay") == 0
     assert replayed(job) == []
@@ -145,22 +106,6 @@ def test_text_steps_are_the_same_in_a_replay_and_what_they_gave_up_is_read_again
     assert [row["doc_id"] for row in replayed(job)] == [f"a.jsonl:{(tmp_path / 'a.jsonl').read_bytes().rindex(b'{')}"]
     assert "2 rejected records read again: 1 documents in replay/, 1 rejected again" in capsys.readouterr().out
     assert job.run("verify", "--deep") == 0
-
-
-def test_a_sample_leaves_out_records_of_a_replay_too(job, capsys):
-    assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", "input.sample=0.5") == 0
-    n_before = len(job.rows())
-    limit = "input.max_document_bytes=100000"
-    assert job.run("replay", "--set", limit) == 2
-    assert "input.sample: 0.5 there, None now" in capsys.readouterr().err
-    assert job.run("replay", "--set", limit, "--set", "input.sample=0.5") == 0
-    rows = replayed(job)
-    said = f"15 rejected records read again: {len(rows)} documents in replay/, 3 rejected again, "
-    assert said + f"{12 - len(rows)} left out by sample" in capsys.readouterr().out
-    assert job.run("verify", "--deep", "--set", "input.sample=0.5") == 0
-    assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", limit, "--set", "input.sample=0.5") == 0
-    assert len(job.rows()) == n_before + len(rows)
-    assert 0 < len(rows) < 12
 
 
 def test_a_replay_that_is_not_of_this_job_or_has_lost_records_is_found(job, capsys):

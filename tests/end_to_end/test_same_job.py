@@ -66,22 +66,6 @@ def test_the_config_of_another_job_is_told_apart(folder, capsys, command, sectio
         assert run("inspect", "job.yaml") == (0 if command in ("tokenize", "run") else 2)
 
 
-def test_the_same_relative_path_of_another_place(folder, capsys):
-    # Two projects with configs of their own and an `out` each: a command in the wrong one must not prove it.
-    for name, sections in (("here", FILE), ("there", FILE | {"normalize": ["nfc"]})):
-        (folder / name).mkdir()
-        for file in ("in.jsonl", "vocab.txt"):
-            shutil.copy(folder / file, folder / name / file)
-        write(folder / name, "job.yaml", **sections)
-        with contextlib.chdir(folder / name):
-            assert run("tokenize", "job.yaml", "--mode", "inline") == 0
-    with contextlib.chdir(folder / "there"):
-        capsys.readouterr()
-        assert run("verify", "../here/job.yaml") == 2
-        assert "differs from the config in normalize: " in capsys.readouterr().err
-        assert run("verify", "job.yaml") == 0
-
-
 def test_a_tokenizer_that_is_gone_cannot_be_compared(folder, capsys):
     with contextlib.chdir(folder):
         write(folder, "job.yaml", **FILE)

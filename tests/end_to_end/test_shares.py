@@ -61,42 +61,9 @@ def ids_of(job):
     return found
 
 
-def final(job):
-    return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
-
-
 def expected(values):
     parts = part_of(pa.array(values), SPLITS)
     return {name: {v for v, p in zip(values, parts, strict=True) if p == i} for i, name in enumerate(sorted(SPLITS))}
-
-
-def test_every_document_is_in_one_part_and_the_books_balance(make_split):
-    job = make_split("job")
-    assert job.run("tokenize", "--mode", "inline") == 0
-    found = ids_of(job)
-    assert {name: set(ids) for name, ids in found.items()} == expected([f"d{i}" for i in range(N_FILES * N)])
-    assert sum(map(len, found.values())) == N_FILES * N
-    told = json.loads((job.output / "parts.json").read_text())
-    assert told["by"] == "id"
-    parts = {part["folder"]: part for part in told["parts"]}
-    assert list(parts) == ["test", "train", "validation"]
-    assert {name: part["share"] for name, part in parts.items()} == SPLITS
-    assert {name: part["totals"]["n_documents"] for name, part in parts.items()} == {
-        name: len(ids) for name, ids in found.items()
-    }
-    assert [part["totals"]["rejected"] for part in parts.values()] == [{}, {"not_json": N_FILES}, {}]
-    assert told["totals"]["filtered"] == {}
-    assert told["totals"]["n_records"] == N_FILES * (N + 1)
-    for name in SPLITS:
-        manifest = json.loads((job.output / name / "manifest.json").read_text())
-        stats = json.loads((job.output / name / "stats.json").read_text())
-        assert manifest["totals"]["n_records"] == N_FILES * (N + 1)
-        assert stats["documents"] == manifest["totals"]["n_documents"] == len(found[name])
-    assert cli.main(["verify", str(job.output), "--deep", "--share", "1"]) == 0
-    assert job.run("verify") == 0
-    shard = next((job.output / "test").glob("tokens-*.parquet"))
-    shard.write_bytes(shard.read_bytes() + b"x")
-    assert cli.main(["verify", str(job.output)]) == 1
 
 
 def test_commands_take_the_folder_of_all_parts(make_split, capsys):
@@ -128,19 +95,6 @@ def test_commands_take_the_folder_of_all_parts(make_split, capsys):
     assert "its shards have 600 rows" in capsys.readouterr().err
 
 
-def test_parts_stay_what_they_are_when_files_are_added_reordered_and_cut_otherwise(make_split, corpus):
-    first = make_split("first", tokenizer={"train": {"vocab_size": 200, "min_frequency": 1}})
-    assert first.run("run", "--mode", "inline") == 0
-    before = ids_of(first)
-    (corpus / "0.jsonl").rename(corpus / "z.jsonl")
-    write(corpus / "00.jsonl", range(1000, 1200))
-    second = make_split("second", input={"split_bytes": 1700, "sample": 1.0})
-    assert second.run("tokenize", "--mode", "inline") == 0
-    for name, ids in ids_of(second).items():
-        assert {each for each in ids if int(each[1:]) < 1000} == set(before[name])
-        assert len(ids) > len(before[name])
-
-
 @pytest.mark.parametrize("keep", [["site"], {"n": "int32"}])
 def test_documents_of_one_site_are_in_one_part(make_split, keep):
     field = next(iter(keep))
@@ -154,13 +108,6 @@ def test_documents_of_one_site_are_in_one_part(make_split, keep):
     found = ids_of(job)
     assert {name: {value[int(each[1:])] for each in ids} for name, ids in found.items()} == wanted
     assert sum(map(len, found.values())) == N_FILES * N
-
-
-def test_one_part_is_a_job(make_split):
-    job, one = make_split("job"), make_split("one", parts={"only": "test"})
-    assert job.run("tokenize", "--mode", "inline") == one.run("tokenize", "--mode", "inline") == 0
-    ours = {key.removeprefix("test/"): data for key, data in final(job).items() if key.startswith("test/")}
-    assert ours == {key: data for key, data in one.files().items() if key != "report.html"}
 
 
 def test_names_of_folders_of_a_job_are_taken():

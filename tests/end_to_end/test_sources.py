@@ -2,14 +2,10 @@
 """`input.sources`: files with fields, formats, encodings and limits of their own, in one job."""
 
 import json
-import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
-from tokenmill.pipeline import cli
 
 WORDS = "the mill grinds text into tokens and shards feed it".split()
 
@@ -80,34 +76,10 @@ def test_a_job_from_plan_to_proof(make, capsys):
     assert (by_id["w3"]["source"], by_id["w3"]["url"]) == ("wiki", "u3")
     assert (by_id["5"]["source"], by_id["5"]["url"]) == ("news", "n")
     assert (by_id["books/a.txt:0"]["source"], by_id["books/a.txt:0"]["url"]) == ("books", None)
-    assert job.run("verify", "--deep", "--share", "1") == 0
-    for row, source in ((0, "books"), (40, "news"), (160, "shop"), (250, "wiki")):
-        capsys.readouterr()
-        assert cli.main(["trace", "--json", str(job.output), str(row), "0"]) == 0
-        (document,) = json.loads(capsys.readouterr().out)["documents"]
-        assert document["fields"]["source"] == source
-        assert document["source"]["name"].startswith(f"{source}/")
-        assert document["text"]
     assert job.run("replay", "--set", "input.sources.news.text_fields=[title]") == 0
     replayed = json.loads((job.output / "replay/manifest.json").read_text())
     assert replayed["by_source"] == {"news": {**replayed["by_source"]["news"], "n_documents": 1, "n_files": 1}}
     assert job.run("verify", "--deep") == 0
-    assert job.run("inspect") == 0
-    assert job.run("report") == 0
-    assert "349 documents of 5 files became" in (job.output / "report.html").read_text()
-
-
-def test_words_are_counted_and_vocabularies_trained_by_source(make):
-    job = make(tokenizer={"train": {"vocab_size": 60}}, output={"parts": {"by": "source", "train": True}})
-    config = json.loads(job.config.read_text()) | {"counts": {"by": ["source"]}}
-    job.config.write_text(json.dumps(config))
-    assert job.run("train", "--workers", "1") == 0
-    assert sorted(path.name for path in (job.output / "vocab").iterdir() if path.is_dir()) == [
-        "books", "news", "shop", "wiki",
-    ]  # fmt: skip
-    together = make("together", tokenizer={"train": {"vocab_size": 60}})
-    assert together.run("run", "--workers", "1") == 0
-    assert together.run("verify", "--deep") == 0
 
 
 def test_limits_are_those_of_each_source(make, capsys):
@@ -120,17 +92,6 @@ def test_limits_are_those_of_each_source(make, capsys):
     error = capsys.readouterr().err
     assert "none of the 120 records of the source 'news' read can be used: 120 rejected as missing_field" in error
     assert "input.sources.news.text_fields" in error
-
-
-def test_a_sample_is_taken_of_one_source(make):
-    job = make()
-    sample = "--set=input.sources.wiki.sample=0.3"
-    assert job.run("run", "--workers", "1", sample) == 0
-    read = job.manifest()["by_source"]
-    assert 20 < read["wiki"]["n_documents"] < 80
-    assert read["wiki"]["filtered"] == {"sample": 150 - read["wiki"]["n_documents"]}
-    assert "filtered" not in read["news"]
-    assert job.run("verify", "--deep", "--share", "1", sample) == 0
 
 
 def test_files_that_cannot_be_read_are_told_with_the_key_of_their_source(make, capsys):
@@ -152,29 +113,3 @@ def test_keys_beside_sources_are_defaults_where_they_apply(make):
     assert job.run("run", "--workers", "1", "--set", "input.sources.shop.text_field=text") == 0
     assert plain.run("run", "--workers", "1") == 0
     assert job.rows() == plain.rows()
-
-
-def test_conversations_of_several_sources_have_the_same_ids(make_job, tmp_path):
-    vocabulary = tmp_path / "tokenizer"
-    vocabulary.mkdir()
-    (vocabulary / "tokenizer.json").write_text(make_tokenizer().to_str(), encoding="utf-8")
-    (vocabulary / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATES["chatml"], **NAMED}))
-    rng = random.Random(7)
-    talks = [make_conversation(rng, tools=False) for _ in range(30)]
-    lines = [json.dumps({"id": f"a{i}", "messages": messages}) for i, messages in enumerate(talks)]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    rows = [{"id": f"b{i}", "turns": messages} for i, messages in enumerate(talks)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "b.parquet")
-    sources = {
-        "a": {"paths": [str(tmp_path / "a.jsonl")]},
-        "b": {"paths": [str(tmp_path / "b.parquet")], "messages_field": "turns"},
-    }
-
-    given = {"messages_field": "messages", "sources": sources, "split_bytes": 4000}
-    job = make_job("job", input=given, tokenizer={"file": str(vocabulary)})
-    assert job.run("plan") == 0
-    assert job.run("run", "--workers", "4") == 0
-    assert job.run("verify", "--deep", "--share", "1") == 0
-    ids = {row["doc_id"]: row["input_ids"] for row in job.rows()}
-    assert len(ids) == 60
-    assert all(ids[f"a{i}"] == ids[f"b{i}"] for i in range(30))

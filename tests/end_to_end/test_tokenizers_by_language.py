@@ -3,13 +3,9 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import cli
-from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.languages import identify
 
 TEXTS = {
     "en": ["All human beings are born free and equal in dignity and rights.", "They are endowed with reason."],
@@ -46,53 +42,6 @@ def told(job):
     return json.loads((job.output / "parts.json").read_text())
 
 
-def test_ids_are_those_of_each_tokenizer_and_the_books_balance(make_job, sections, capsys):
-    # No steps before the tokenizers, so that their own answers are to be expected.
-    job = make_job("job", **sections | {"languages": {"rules": {"zh": [], "default": []}}})
-    assert job.run("run", "--mode", "inline") == 0
-    assert sorted(path.name for path in job.output.glob("tokenizer=*")) == sorted(FOLDERS)
-    texts = {}
-    for path in sorted((job.config.parent.parent / "corpus").glob("*.jsonl")):
-        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line and line != "{broken"]
-        texts |= {line["id"]: line["text"] for line in lines}
-    seen = {}
-    for name in FOLDERS:
-        folder, language = job.output / name, name.partition("=")[2]
-        tokenizer = Tokenizer.from_file(str(folder / "vocab/tokenizer.json"))
-        tables = [pq.ParquetFile(path).read() for path in sorted(folder.glob("tokens-*.parquet"))]
-        rows = [row for table in tables for row in table.to_pylist()]
-        column = [texts[row["doc_id"]] for row in rows]
-        assert [row["input_ids"] for row in rows] == tokenizer.encode_arrow(pa.array(column)).to_pylist()
-        codes = identify(column).codes.to_pylist()
-        assert {code if code in ("en", "zh") else "default" for code in codes} == {language}
-        seen |= dict.fromkeys(row["doc_id"] for row in rows)
-        assert cli.main(["verify", str(folder)]) == 0
-    assert seen.keys() == texts.keys()
-    found = told(job)
-    totals = found["totals"]
-    assert (totals["n_documents"], totals["rejected"], totals["filtered"]) == (len(texts), {"not_json": 4}, {})
-    assert (totals["n_records"], totals["n_filtered_bytes"]) == (len(texts) + 4, 0)
-    assert len({part["tokenizer"]["digest"] for part in found["parts"]}) == 3
-    capsys.readouterr()
-    assert cli.main(["verify", str(job.output), "--deep"]) == 0
-    assert job.run("verify") == 0
-    assert "proven" in capsys.readouterr().out
-    assert job.run("report") == 0
-    assert all((job.output / name / "report.html").exists() for name in FOLDERS)
-
-
-def test_rules_that_leave_out_are_counted_once(make_job, sections):
-    sections["languages"] = {"keep": ["en", "zh", "de"]}
-    sections["input"]["sample"] = 0.5
-    job = make_job("job", **sections)
-    assert job.run("tokenize", "--mode", "inline") == 0
-    totals = told(job)["totals"]
-    assert totals["filtered"].keys() == {"language", "sample"}
-    assert totals["n_filtered_bytes"] > 0
-    assert totals["n_records"] == totals["n_documents"] + 4 + sum(totals["filtered"].values())
-    assert job.run("verify") == 0
-
-
 def final(job):
     return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
 
@@ -111,18 +60,6 @@ def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys,
         assert cli.main(["inspect", str(folder), "--json", "--rows", "1000", "--longest"]) == 0
         alone = [*map(json.loads, capsys.readouterr().out.splitlines())]
         assert [each for each in rows if each["shard"].startswith(f"{folder}/")] == alone
-
-
-def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
-    job = make_job("job", **sections)
-    assert job.run("tokenize", "--mode", "inline") == 0
-    assert job.run("tokenize", "--mode", "inline") == 2
-    del sections["output"]["parts"]["tokenizers"]["en"]
-    job.config.write_text(json.dumps(sections | {"output": {"path": str(job.output), **sections["output"]}}))
-    assert job.run("tokenize", "--mode", "inline", "--resume") == 2
-    assert job.run("tokenize", "--mode", "inline", "--overwrite") == 0
-    assert not [path for path in (job.output / "tokenizer=en").rglob("*") if path.is_file()]
-    assert job.run("verify") == 0
 
 
 def trained_sections(sections, **train):

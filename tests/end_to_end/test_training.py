@@ -71,15 +71,6 @@ def test_the_same_vocabularies_from_any_order_split_and_worker(corpus, shuffled,
     assert results(alone)["vocab/tokenizer.json"] == expected[f"vocab/{size}/tokenizer.json"]
 
 
-def test_a_vocabulary_that_is_smaller_than_asked_for_is_warned_of(corpus, make_job, capsys):
-    for command in ("train", "run"):
-        job = make_job(command, **sections(corpus, {"model": "bpe", "vocab_size": 30_000}))
-        assert job.run(command, "--mode", "inline") == 0
-        n_tokens = Tokenizer.from_file(job.output / "vocab/tokenizer.json").n_ids
-        said = " ".join(capsys.readouterr().err.split())
-        assert f"tokenizer.train.vocab_size is 30,000, but vocab has {n_tokens:,} tokens" in said
-
-
 @pytest.mark.parametrize(
     ("train", "said"),
     [
@@ -205,40 +196,12 @@ def test_counts_are_merged_shown_and_subtracted(corpus, make_job, capsys, tmp_pa
     assert {"vocab/x/tokenizer.json", "vocab/y/tokenizer.json"} < train.files().keys()
 
 
-@pytest.mark.parametrize("model", ["bpe", "wordpiece"])
-def test_counts_far_above_32_bits_give_the_same_vocabulary(corpus, make_job, tmp_path, model):
-    train = {"model": model, "vocab_size": 300, "min_frequency": 1}
-    job = make_job("few", **sections(corpus, train))
-    assert job.run("train", "--mode", "inline") == 0
-    large = str(tmp_path / "large")
-    # 2^33: a word that is there twice, and a pair that is there once, are beyond 32 bits.
-    weights = ["--weight", f"x={1 << 33}"]
-    assert cli.main(["counts", "merge", f"x={job.output}", *weights, "--out", large]) == 0
-    many = make_job("many", tokenizer={"train": train | {"counts": large}})
-    assert many.run("train", "--mode", "inline") == 0
-    assert many.files()["vocab/tokenizer.json"] == job.files()["vocab/tokenizer.json"]
-
-
 @pytest.mark.parametrize("text", ["", "   \n"])
 def test_no_text_at_all(make_job, tmp_path, capsys, text):
     (tmp_path / "a.txt").write_text(text)
     job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"train": {}})
     assert job.run("train", "--mode", "inline") == 1
     assert "failed: there are no words to train on: the input holds no text" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_one_single_character_is_a_vocabulary(make_job, tmp_path, model):
-    (tmp_path / "a.txt").write_text("a\n")
-    train = {"model": model, "vocab_size": 270}
-    if model == "unigram":
-        train |= {"hard_vocab_limit": False}
-    elif model == "wordpiece":
-        train |= {"min_frequency": 1}
-    job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"train": train})
-    assert job.run("train", "--mode", "inline") == 0
-    tokenizer = Tokenizer.from_file(job.output / "vocab/tokenizer.json")
-    assert tokenizer.decode(tokenizer.encode("a", add_special_tokens=False).ids).strip() == "a"
 
 
 @pytest.mark.parametrize(
@@ -258,18 +221,3 @@ def test_counts_that_do_not_suit(corpus, make_job, capsys, settings, message):
     assert job.run("train", "--mode", "inline", *arguments) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not job.output.exists()
-
-
-@pytest.mark.parametrize("model", ["unigram", "bpe", "char"])
-def test_a_vocabulary_as_sentencepiece_has_it(corpus, make_job, model):
-    train = {"model": model, "vocab_size": 135, "normalizer": "sentencepiece", "pre_tokenizer": "none"}
-    train |= {"hard_vocab_limit": False} if model == "unigram" else {}
-    train |= {"limit_alphabet": 60} if model == "bpe" else {}
-    job = make_job("job", **sections(corpus, train))
-    assert job.run("train", "--mode", "inline") == 0
-    assert job.run("verify") == 0
-    text = "The mill  grinds ▁it."
-    found = [
-        Tokenizer.from_file(job.output / "vocab" / f"tokenizer.{kind}").encode(text).ids for kind in ("json", "model")
-    ]
-    assert found[0] == found[1] != []

@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books import quantities
-from tokenmill.pipeline.books.counts import Accounts, PieceCounts, filtered, rejected
+from tokenmill.pipeline.books.counts import Accounts, PieceCounts
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
@@ -52,42 +50,3 @@ def test_every_file_has_its_own_counts_and_checksum(tmp_path, batch_bytes):
     assert found["e.parquet"].sha256 == hashlib.sha256(b"xyyy").hexdigest()
     assert found["e.parquet"].rejected == {"null_text": 1}
     assert not any(counts.imbalances() for counts in found.values())
-
-
-DOCUMENTS = pa.record_batch(
-    [pa.array(column, field.type) for column, field in zip(
-        [["x", "y", "z"], ["", "", ""], [0, 0, 1], [0, 2, 0], [1, 2, 4]], schemas.DOCUMENTS, strict=True
-    )],
-    schema=schemas.DOCUMENTS,
-)  # fmt: skip
-"""Two of the first piece of a split, and one of the second."""
-
-
-def two_accounts():
-    accounts = Accounts(2)
-    accounts.add([(0, PieceCounts(n_records=3, n_documents=3, n_bytes=6, n_document_bytes=6, sha256="a"))])
-    accounts.add([(1, PieceCounts(n_records=1, n_documents=1, n_bytes=4, n_document_bytes=4, sha256="b"))])
-    return accounts
-
-
-def test_filtered_documents_move_from_one_account_to_the_other():
-    accounts = two_accounts()
-    accounts.add(filtered(DOCUMENTS, quantities.SAMPLE))
-    accounts.add(filtered(DOCUMENTS.slice(0, 0), quantities.OTHER_LANGUAGE))
-    first, second = accounts.finish()
-    found = first.n_documents, first.filtered, first.n_document_bytes, first.n_filtered_bytes
-    assert found == (1, {quantities.SAMPLE: 2}, 3, 3)
-    assert (second.n_documents, second.filtered, second.n_filtered_bytes) == (0, {quantities.SAMPLE: 1}, 4)
-    assert not first.imbalances()
-    assert not second.imbalances()
-    assert (first + second).filtered == {quantities.SAMPLE: 3}
-
-
-def test_documents_given_up_later_move_to_the_rejected():
-    accounts = two_accounts()
-    accounts.add(rejected(DOCUMENTS.slice(1), "text_timeout"))
-    first, second = accounts.finish()
-    assert (first.n_documents, first.rejected, first.n_rejected_bytes) == (2, {"text_timeout": 1}, 2)
-    assert (second.n_documents, second.rejected, second.n_rejected_bytes) == (0, {"text_timeout": 1}, 4)
-    assert not first.imbalances()
-    assert not second.imbalances()

@@ -3,12 +3,10 @@
 
 import dataclasses
 import json
-import os
 
 import pytest
 
 from tests.ledger_entries import PIECE, SPLIT, commit, committed, entry_of
-from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.counts import nest
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.sums import SortedRuns, Sums
@@ -35,12 +33,6 @@ def test_an_entry_of_the_format_before_is_read():
     numbers = {"windows": None, "has_field": {}, "filtered": {}, **nest(fields.pop("counts")[""])}
     before = json.dumps({**fields, **numbers, "format_version": 4}).encode()
     assert LedgerEntry.from_json(before) == entry
-
-
-def test_json_is_sorted_and_survives_file_names_that_are_not_utf8():
-    assert ledger.to_json({"b": 1, "a": ["é"]}) == '{\n "a": [\n  "é"\n ],\n "b": 1\n}\n'.encode()
-    name = os.fsdecode(b"bad-\xff.jsonl")
-    assert json.loads(ledger.to_json({"name": name})) == {"name": name}
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ import dataclasses
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.finished_splits import ENTRIES, JOB, SPLITS, built, pieces
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits, read_committed
+from tokenmill.pipeline.books.manifest import NameSet
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.output.folders import prepare_output
 
@@ -70,3 +73,10 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
     with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 4 and 5: use the"):
         manifest.read(str(tmp_path))
+
+
+@given(st.lists(st.text(max_size=5)), st.text(max_size=5))
+def test_a_set_of_names_has_what_was_added(names, other):
+    found = NameSet(names)
+    assert all(name in found for name in names)
+    assert (other in found) == (other in names)

@@ -7,8 +7,6 @@ import random
 from html.parser import HTMLParser
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import cli
@@ -146,21 +144,6 @@ def test_what_cannot_be_looked_at_is_one_message(make, refused, tmp_path):
     assert "has format 99, but this TokenMill reads" in refused("inspect", out)
     (out / "manifest.json").write_text("{")
     assert "is not a manifest" in refused("inspect", out)
-
-
-def test_few_rows_are_held_whatever_is_read(make, monkeypatch):
-    from tokenmill.pipeline.looking import selecting
-
-    out = make()
-    table = pq.read_table(sorted(out.glob("tokens-*.parquet"))[0])
-    pq.write_table(pa.concat_tables([table] * 500), out / "many.parquet", row_group_size=500)
-    made = []
-    original = inspect.row_of
-    monkeypatch.setattr(inspect, "row_of", lambda *args: (made.append(1), original(*args))[1])
-    tokenizer = inspect.find_tokenizer(str(out / "x"))
-    (shard,) = selecting.find_shards(str(out / "many.parquet"))
-    assert len(list(selecting.select([shard], {shard.folder: tokenizer}, selecting.Selection(3, order="longest")))) == 3
-    assert len(made) < 20
 
 
 @pytest.fixture

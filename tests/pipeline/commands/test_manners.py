@@ -46,15 +46,6 @@ def test_a_job_prints_its_books_as_json(config, tmp_path, capsys):
     assert "stats.json" in broken["problems"][0]
 
 
-def test_a_replay_prints_its_books_as_json(config, tmp_path, capsys):
-    assert cli.main(["tokenize", config, "--workers", "1"]) == 0
-    capsys.readouterr()
-    assert cli.main(["replay", config, "--json"]) == 0
-    n_rejected = sum(totals(tmp_path)["rejected"].values())
-    replayed = json.loads(capsys.readouterr().out)["totals"]
-    assert replayed["n_documents"] + sum(replayed["rejected"].values()) == n_rejected
-
-
 COMMANDS = {name: command for name, command, _ in commands_of(cli.parser())}
 
 
@@ -117,12 +108,3 @@ def test_completion_knows_commands_and_options(shell, capsys):
         assert word in script
     if shutil.which(shell):
         assert subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, check=False).stderr == ""
-
-
-@pytest.mark.parametrize(
-    "wrong, meant",
-    [(["tokenise", "x"], "tokenize"), (["schema", "stat"], "stats"), (["completion", "bsh"], "bash")],
-)
-def test_a_command_that_does_not_exist_is_told_with_what_was_meant(wrong, meant, capsys):
-    assert cli.main(wrong) == 2
-    assert f"did you mean {meant}?" in capsys.readouterr().err

@@ -92,15 +92,6 @@ def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
         tokenmill.verify(config, share=0.5)
 
 
-def test_a_job_that_fails_is_an_error_and_goes_on_when_resumed(config, tmp_path):
-    broken = config | {"input": config["input"] | {"max_rejected": 0}}
-    with pytest.raises(tokenmill.JobError, match=r"max_rejected"):
-        tokenmill.run(broken)
-    assert tokenmill.run(config, resume=True).totals["n_documents"] == 2
-    with pytest.raises((ValueError, OSError), match="--overwrite"):
-        tokenmill.run(config)
-
-
 @pytest.mark.parametrize("given", [{}, {"document": "line"}])
 def test_files_of_text_that_become_very_many_documents_are_warned_of(config, tmp_path, given):
     for name in "ab":

@@ -2,7 +2,6 @@
 """A comparison on texts: every number is that of a recount in plain Python."""
 
 import json
-import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +13,12 @@ from tests.recounting import bytes_per_token_interval, n_tokens, sums_of
 from tests.strategies import texts
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.comparing import corpora, measure
-from tokenmill.pipeline.comparing.comparison import load
 from tokenmill.pipeline.comparing.corpora import Corpus, Documents
 from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS, Candidate
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import BPETrainer, Tokenizer
-from tokenmill.tokenizer.languages import identify, main_scripts
+from tokenmill.tokenizer.languages import main_scripts
 
 TRAINING = ["the mill grinds the text into tokens, 12 times!", "die Mühle mahlt", "玫瑰花", "привет мир"] * 3
 BYTES = Tokenizer.untrained("none", "gpt2", byte_level=True).train_from_iterator(TRAINING, BPETrainer(vocab_size=300))
@@ -148,38 +146,9 @@ def test_languages_that_are_not_parallel_are_refused(tmp_path):
         corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)], lang_field="lang"), "fr")
 
 
-def test_a_corpus_without_documents_is_refused(tmp_path):
-    write(tmp_path / "a.jsonl", [{"other": "x"}])
-    with pytest.raises(ValueError, match="no document to compare tokenizers on; 1 rejected as missing_field"):
-        corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
-
-
 def test_a_file_that_loses_what_would_fail_a_job_is_refused(tmp_path):
     write(tmp_path / "a.jsonl", [{"text": "the mill"}] * 40 + [{"other": "x"}] * 2)  # 4.8 % of the records
     corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
     write(tmp_path / "b.jsonl", [{"content": "x"}] * 9)
     with pytest.raises(ValueError, match=r"--text-field.*\n.*'b\.jsonl' lost 9 of 9 records .*\(missing_field 9\)"):
         corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
-
-
-def test_real_tokenizers_on_real_text(shared_data, tmp_path):
-    vocab = shared_data / "vocab"
-    for name in ("vocab.json", "merges.txt"):
-        shutil.copy(vocab / f"gpt2-{name}", tmp_path / name)
-    paths = [str(tmp_path / "vocab.json"), str(vocab / "bert-base-uncased.txt"), str(vocab / "xlnet.model")]
-    corpus = Corpus(
-        [str(shared_data / "corpus" / f"{name}.jsonl.gz") for name in ("en", "zh", "code")], max_bytes=12_000
-    )
-    loaded = load(paths)
-    report = corpora.compare_texts(loaded, corpus)
-    again = Corpus(corpus.paths, max_bytes=12_000)
-    documents = []
-    for read in again.documents():
-        for row, source in zip(read.table.to_pylist(), read.groups["source"].to_pylist(), strict=True):
-            text = row["text"]
-            language = identify([text]).codes[0].as_py()
-            script = main_scripts([text])[0].as_py()
-            documents.append({"text": text, "source": source, "language": language, "script": script})
-    check_rows(report, documents, {each.label: each.tokenizer for each in loaded})
-    assert not report["on"]["is_whole"]
-    assert 8_000 < report["on"]["bytes"] <= 12_000

@@ -9,7 +9,7 @@ import pytest
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.file import MAX_CONFIG_BYTES, load_config
-from tokenmill.pipeline.config.job import Config, json_schema
+from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.config.tokenizer import (
     TrainConfig,
@@ -268,35 +268,6 @@ def test_hostile_values_stay_one_short_line(write):
 def test_keys_that_are_not_text_are_reported(write):
     problems = problems_of(write("input: {paths: [a]}\noutput: {path: out}\n1: 2\n"))
     assert [problem.partition(": ")[0] for problem in problems] == ["1"]
-
-
-def test_schema_describes_every_key_and_allows_nothing_else():
-    schema = json_schema()
-    json.dumps(schema)
-    assert schema["additionalProperties"] is False
-    for section in schema["$defs"].values():
-        assert section["additionalProperties"] is False
-    described = schema["$defs"]["InputConfig"]["properties"]["split_bytes"]
-    assert described["minimum"] == 1
-    assert described["description"].startswith("Large uncompressed files")
-    assert schema["$defs"]["TokenizerConfig"]["properties"]["oov"]["anyOf"][0]["enum"] == [
-        "word",
-        "contain",
-        "char",
-        "byte",
-    ]
-
-
-def test_loading_imports_neither_beam_nor_the_engine(write):
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; from tokenmill.pipeline.config.file import load_config; load_config(sys.argv[1]);"
-        "sys.exit(any(m.split('.')[0] in {'apache_beam', 'numba', 'pyarrow', 'numpy'} for m in sys.modules))"
-    )
-    root = Path(__file__).parents[3]
-    assert subprocess.run([sys.executable, "-c", code, write(MINIMAL)], cwd=root, check=False).returncode == 0
 
 
 def test_what_is_not_given_follows_the_model():

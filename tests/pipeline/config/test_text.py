@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`normalize` and `spans` of a config: in every job, in the books, in the statistics."""
 
-import dataclasses
-import json
-
-import pyarrow.parquet as pq
 import pytest
 
-import tokenmill
 from tests.plain_job import PlainJob
-from tokenmill.pipeline.config.job import json_schema
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.text import PRESETS, STEPS, SpanRule, TextTokenizer
+from tokenmill.tokenizer.text import TextTokenizer
 
 TEXTS = [
     "The  mill grinds 12 texts &amp; tokens.",
@@ -56,34 +50,8 @@ def test_shards_hold_what_the_library_makes_of_the_text(make, tiny_vocab_file):
     assert "text" not in plain.json("stats.json")
 
 
-def test_a_document_on_which_an_expression_takes_too_long_is_in_the_rejects(make, tmp_path):
-    slow = {"pattern": "(?:(?:x|xx)+)+[yz]", "seconds": 0.05}
-    job = make(texts=["x" * 60, "mill"], normalize=[{"regex": slow}]).run()
-    totals = job.json("manifest.json")["totals"]
-    assert (totals["n_documents"], totals["rejected"]) == (1, {"text_timeout": 1})
-    (path,) = (job.output / "rejected").iterdir()
-    (reject,) = pq.read_table(path).to_pylist()
-    assert (reject["source"], reject["offset"], reject["sample"]) == ("00000.jsonl", 0, b"x" * 60)
-    assert job.json("stats.json")["text"]["steps"][0]["documents_rejected"] == 1
-    spans = [{"token": "[X]", "regex": slow["pattern"], "seconds": 0.05}]
-    config = job.config.given() | {"normalize": [], "spans": spans, "output": {"path": str(tmp_path / "counted")}}
-    tokenmill.run(config, job="count", mode="inline")
-    totals = json.loads((tmp_path / "counted/counts/counts.json").read_text())["totals"]
-    assert (totals["n_documents"], totals["rejected"]) == (1, {"text_timeout": 1})
-
-
 def test_a_span_token_that_the_tokenizer_uses_is_refused_before_work_begins(make):
     tokenizer = Tokenizer.for_bert(["[UNK]", "!", "mill"])
     tokenizer.enable_padding(pad_token="!")
     with pytest.raises(ValueError, match=r"span token '!' is the padding token"):
         make(spans=[{"token": "!", "find": "number"}]).config.text.wrap(tokenizer)
-
-
-def test_editors_learn_the_names_of_steps_and_spans() -> None:
-    schema = json_schema()["properties"]
-    names, options = schema["normalize"]["items"]["anyOf"]
-    assert names["enum"] == sorted([*PRESETS, *STEPS])
-    assert options["propertyNames"]["enum"] == sorted(STEPS)
-    properties = schema["spans"]["items"]["properties"]
-    assert set(properties) == {field.name for field in dataclasses.fields(SpanRule)}
-    assert SpanRule("[X]", find=properties["find"]["enum"][0]).find == "number"

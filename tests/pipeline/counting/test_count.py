@@ -2,16 +2,12 @@
 """Counting: every word once, in one partition, however the input is cut, however often a step is repeated."""
 
 import dataclasses
-import itertools
 import json
 import shutil
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +35,6 @@ from tokenmill.pipeline.counting.partitions import (
     partitions_of,
 )
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.output.staging import Staging
 from tokenmill.tokenizer import Tokenizer, add_word_counts
 
 TOKENIZER = Tokenizer.untrained_bert()
@@ -87,67 +82,6 @@ def as_dict(table: pa.Table) -> dict[bytes, int]:
 
 def artifact(output) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (output / "counts").iterdir()}
-
-
-def test_counts_every_word_once_and_balances(tmp_path):
-    config, expected = write_corpus(tmp_path / "in")
-    _, splits, partitions = count_all(config, str(tmp_path / "out"))
-    assert len(splits) > 3
-    table = open_counts(str(tmp_path / "out")).load()
-    assert as_dict(table) == expected
-    assert table["word"].to_pylist() == sorted(expected)
-    report = json.loads((tmp_path / "out/counts/counts.json").read_text())
-    assert report["totals"] | {"n_chars": 0, "n_text_bytes": 0} == {
-        "n_records": 62, "n_documents": 60, "rejected": {"not_json": 1, "null_text": 1}, "filtered": {},
-        "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size,
-        "n_document_bytes": (tmp_path / "in/a.jsonl").stat().st_size - len('{"text": null}\n\nno json\n'),
-        "n_rejected_bytes": len('{"text": null}\nno json\n'), "n_filtered_bytes": 0, "n_skipped_bytes": 1,
-        "n_text_bytes": 0, "n_chars": 0, "n_words": sum(expected.values()), "n_distinct_words": len(expected),
-    }  # fmt: skip
-    (record,) = report["inputs"]
-    read = record.pop("read")  # it has rejects
-    assert record == {"name": "a.jsonl", "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size}
-    assert read == {name: report["totals"][name] for name in read}
-    written = [n["n_words"] for entry in partitions for n in counts.groups_of(entry.counts).values()]
-    assert sum(written) == sum(expected.values())
-    assert not (tmp_path / "out/_tmp").exists() or not any((tmp_path / "out/_tmp").iterdir())
-
-
-def test_a_committed_split_is_not_read_again(tmp_path, monkeypatch):
-    config, _ = write_corpus(tmp_path / "in")
-    of, splits, _ = count_all(config, str(tmp_path / "out"))
-
-    def refuse(*_):
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(count, "read_split", refuse)
-    entries = [count_split(split, of, TOKENIZER) for split in splits]
-    lowercase = dataclasses.replace(of, tokenizer=Tokenizer.untrained_bert(lowercase=False).to_str())
-    changed = dataclasses.replace(
-        splits[0], pieces=tuple(dataclasses.replace(p, version="new") for p in splits[0].pieces)
-    )
-    for split, other in ((splits[0], lowercase), (changed, of)):
-        with pytest.raises(AssertionError, match="read again"):
-            count_split(split, other, TOKENIZER)
-    folder = tmp_path / "out/_counts/splits"
-    (folder / entries[1].shard.file).write_bytes(b"damaged")
-    (folder / "_ledger" / f"{splits[2].id}.json").write_bytes(b"{}")
-    for split in splits[1:3]:
-        with pytest.raises(AssertionError, match="read again"):
-            count_split(split, of, TOKENIZER)
-
-
-def test_a_merged_partition_is_not_merged_again(tmp_path, monkeypatch):
-    config, _ = write_corpus(tmp_path / "in")
-    of, splits, partitions = count_all(config, str(tmp_path / "out"))
-    before = artifact(tmp_path / "out")
-    assert [merge_partition(p, [], of) for p in range(N_PARTITIONS)] == partitions
-    (tmp_path / "out" / partitions[3].companions[0].file).unlink()
-    runs = [runs_of(count_split(split, of, TOKENIZER)) for split in splits]
-    assert merge_partition(3, runs, of) == partitions[3]
-    assert artifact(tmp_path / "out") == before
-    other = dataclasses.replace(of, plan="of other splits")
-    assert merge_partition(3, runs[1:], other) != partitions[3]
 
 
 def test_finished_counts_are_known_again(tmp_path):
@@ -226,25 +160,6 @@ def test_a_lost_word_fails_the_job(tmp_path):
         finish(of, splits)
 
 
-def test_what_stops_a_count_leaves_nothing(tmp_path):
-    config, _ = write_corpus(tmp_path / "in")
-    split = plan_splits(config, "salt")[0]
-    heard = []
-
-    def stop(*numbers):
-        heard.append(numbers)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        count_split(split, counting(config, tmp_path / "out", [split]), TOKENIZER, stop)
-    assert len(heard) == 1
-    n_bytes, n_documents, n_rejected, n_tokens, n_filtered = heard[0]
-    assert n_bytes >= 700
-    assert n_documents > 5
-    assert (n_rejected, n_tokens, n_filtered) == (0, 0, 0)
-    assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
-
-
 def test_key_follows_what_decides_a_count():
     config = InputConfig(paths=["a"])
 
@@ -294,13 +209,6 @@ def write_sources(folder) -> tuple[InputConfig, dict[str, Counter[str]]]:
     return InputConfig(paths=[str(folder / "**/*.txt")]), counts
 
 
-def groups_of(output) -> dict[tuple[str, ...], dict[str, int]]:
-    artifact_ = open_counts(str(output))
-    return {
-        group: {word.decode(): n for word, n in as_dict(artifact_.load([group])).items()} for group in artifact_.groups
-    }
-
-
 def test_every_file_needs_a_source(tmp_path):
     config, _ = write_sources(tmp_path / "in")
     splits = plan_splits(config, "salt")
@@ -348,29 +256,6 @@ def test_bound_is_the_smallest_that_keeps_no_more_words(counts_, max_words, min_
     bound = find_bound(histograms, CountsConfig(max_words=max_words, min_count=min_count))
     fitting = [b for b in range(min_count - 1, 8) if sum(c > b for c in counts_) <= max_words]
     assert bound == fitting[0]
-
-
-@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.data())
-def test_files_are_the_same_whatever_blocks_words_come_in(lengths, group_rows, data):
-    words = sorted({b"%03d" % i + b"x" * length for i, length in enumerate(lengths)})
-    columns = [pa.array(words, pa.large_binary()), pa.array(range(1, len(words) + 1), pa.int64())]
-    table = pa.table(columns, schema=schemas.WORD_COUNTS)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(words)), max_size=5)))
-    written = []
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(counts, "ROW_GROUP_ROWS", group_rows)
-        patch.setattr(counts, "ROW_GROUP_BYTES", 100)
-        for bounds in ([0, len(words)], [0, *cuts, len(words)]):
-            with Staging(folder, "a") as staging:
-                file = staging.create("a.parquet")
-                writer = counts.PartitionWriter(file, ["source"], bound=2)
-                writer.add_group(("s",), (table.slice(a, b - a) for a, b in itertools.pairwise(bounds)))
-                writer.finish()
-                written.append(Path(file.path).read_bytes())
-    assert written[0] == written[1]
-    read = pq.read_table(pa.BufferReader(written[0]))
-    assert read["word"].to_pylist() == [word.decode() for word in words[2:]]
-    assert read["source"].to_pylist() == ["s"] * len(words[2:])
 
 
 def test_what_is_no_artifact_is_refused(tmp_path):

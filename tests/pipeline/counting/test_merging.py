@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.counting import merging
-from tokenmill.pipeline.counting.merging import merge_counts, merge_streams
+from tokenmill.pipeline.counting.merging import merge_counts
 
 WORDS = st.one_of(st.binary(max_size=3), st.sampled_from([b"a" * 20, b"a" * 20 + b"\0", b"a" * 19 + b"\xff"]))
 RUNS = st.lists(st.dictionaries(WORDS, st.integers(1, 9), max_size=8), max_size=12)
@@ -49,27 +49,6 @@ def test_sums_are_those_of_a_dictionary(tmp_path, monkeypatch, merge_bytes, batc
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
     check()
-
-
-@given(RUNS, st.integers(1, 5))
-def test_streams_are_merged_block_by_block(runs, n_rows):
-    def stream(counts):
-        whole = table(counts)
-        for start in range(0, whole.num_rows, n_rows):
-            yield whole.slice(start, n_rows)
-
-    assert rows(merge_streams([stream(run) for run in runs])) == total(runs)
-
-
-def test_files_go_even_when_nobody_reads_to_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "MERGE_BYTES", 0)
-    monkeypatch.setattr(merging, "_BATCH_BYTES", 1)
-    monkeypatch.setattr(merging, "_BLOCKS_BYTES", 1)
-    merged = merge_counts([table({b"a": 1, b"b": 2}), table({b"c": 1})], str(tmp_path), "0")
-    assert next(merged).to_pylist() == [{"word": b"a", "count": 1}]
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] != []
-    merged.close()
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_counts_beyond_63_bits_are_an_error(tmp_path):

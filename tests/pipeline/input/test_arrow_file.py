@@ -108,9 +108,3 @@ def test_damage_anywhere_is_a_reject_or_a_refusal_and_never_a_crash(tmp_path):
         except (ValueError, OSError):
             n_refused += 1
     assert n_refused < 300
-
-
-def test_texts_that_are_not_utf8_are_rejected_one_by_one(tmp_path):
-    texts = pa.array([b"a", b"\xff", b"c"]).view(pa.string())
-    found = read(write(tmp_path / "a.arrow", pa.table({"text": texts})))
-    assert (found.texts, found.reasons) == (["a", "c"], ["invalid_utf8"])

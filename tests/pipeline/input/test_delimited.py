@@ -3,7 +3,6 @@
 
 import contextlib
 import csv
-import gzip
 import io
 import math
 import tempfile
@@ -55,22 +54,6 @@ def reference(text, width, limit=1 << 30):
         found += [row] if row else []
         at += rows.line_num
     return found
-
-
-def test_rows_that_cannot_be_read_are_rejected_one_by_one(tmp_path):
-    data = b'text,n\na,1\nb\nc,1,2\n"d"e,1\n\xff\xfe,1\n' + b"g" * 100 + b',1\nh,1\n"i,1\nj,1\n'
-    (tmp_path / "a.csv").write_bytes(data)
-    found = read(tmp_path / "a.csv", max_document_bytes=50)
-    assert found.texts == ["a", "h", "j"]
-    assert [(row["reason"], row["sample"][:6]) for row in found.rejects] == [
-        ("wrong_cells", b"b"), ("wrong_cells", b"c,1,2"), ("bad_quotes", b'"d"e,1'), ("invalid_utf8", b"\xff\xfe,1"),
-        ("too_large", b"gggggg"), ("bad_quotes", b'"i,1'),
-    ]  # fmt: skip
-    assert "3 cells, but the header has 2" in [row["detail"] for row in found.rejects]
-    assert found.n_bytes == len(data)
-    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(data, mtime=0)[:-20])
-    found = read(tmp_path / "b.csv.gz")
-    assert found.reasons[-1] == "truncated_stream"
 
 
 @pytest.mark.parametrize(
@@ -141,13 +124,6 @@ def test_a_stray_quote_costs_one_line(tmp_path):
         assert [(row["reason"], row["sample"], row["n_bytes"]) for row in found.rejects] == [
             ("bad_quotes", b'970,"text 970', len('970,"text 970\n'))
         ]
-
-
-def test_byte_order_marks_in_front_of_rows_are_no_part_of_them(tmp_path):
-    path = write(tmp_path / "a.csv", '\ufeffid,text\n\ufeff1,a\n\ufeff\ufeff"2","b"\n\ufeff\n3,\ufeffc')
-    found = read(path)
-    assert [(row["doc_id"], row["text"]) for row in found.documents] == [("1", "a"), ("2", "b"), ("3", "\ufeffc")]
-    assert found.rejects == []
 
 
 def test_a_quote_that_is_never_closed_takes_bounded_memory(tmp_path):

@@ -41,17 +41,6 @@ def test_the_content_tells_arrays_from_lines(tmp_path):
         read(tmp_path / "c.json", format="json")
 
 
-def test_elements_that_cannot_be_used_are_rejected_one_by_one(tmp_path):
-    data = '[{"text": "a"}, 5, {"t": 1}, {"text": "\n"}, {"text": ]}, {"text": "%s"}, {"text": "b"},, {"text": null},]'
-    path = write(tmp_path / "a.json", data % ("x" * 100))
-    found = read(path, max_document_bytes=50)
-    assert found.texts == ["a", "b"]
-    assert found.reasons == ["not_object", "missing_field", "not_json", "not_json", "too_large", "null_text"]
-    assert [row["sample"] for row in found.rejects][:3] == [b"5", b'{"t": 1}', b'{"text": "\n"}']
-    (tmp_path / "b.json.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0)[:-12])
-    assert read(tmp_path / "b.json.gz", max_document_bytes=50).reasons[-1] == "truncated_stream"
-
-
 @pytest.mark.parametrize(
     ("data", "reason", "sample"),
     [

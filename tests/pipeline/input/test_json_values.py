@@ -3,7 +3,6 @@
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -14,7 +13,7 @@ from tokenmill.pipeline.config.kept_fields import declared_fields
 from tokenmill.pipeline.input import json_columns, jsonl
 from tokenmill.pipeline.input.batches import Source
 from tokenmill.pipeline.input.cutting import LineScanner, Records
-from tokenmill.pipeline.input.json_values import read_objects, spelled
+from tokenmill.pipeline.input.json_values import spelled
 
 NAMES = st.sampled_from(["a", "b", "a.b", "meta", "é", 'q"a', "a\\", ""])
 SPELLED = ["0", "-0", "1", "-7", "1.50", "1e3", "2E+05", "9223372036854775808", "9" * 30, "0.1", "1e999"]
@@ -64,25 +63,6 @@ def test_lines_give_what_each_of_them_gives_alone(lines, alike, kept, id_field):
         assert read(data, kept, id_field=id_field) == fast
 
 
-@pytest.mark.parametrize("value", ["7", "-3", "1.50", "18446744073709551615", "true", '"x"', "null"])
-@pytest.mark.parametrize("name", ["a", "meta.a"])
-def test_values_as_text_take_the_fast_path(monkeypatch, name, value):
-    monkeypatch.setattr(jsonl, "_parse_line", refuse)
-    line = f'{{"text":"t", "a":{value}, "n":1, "meta":{{"x":2}}}}'
-    if "." in name:
-        line = f'{{"text":"t", "meta":{{"b":2, "a" : {value}}}}}'
-    documents, rejects = read(f"{line}\n".encode() * 3, [name], id_field=None)
-    expected = None if value == "null" else value.strip('"')
-    assert [row["fields"] for row in documents] == [{name: expected}] * 3
-    assert not rejects
-
-
-@pytest.mark.parametrize("value", ["[1, 2.50]", '{"a": 1.0}', '{"a":1,"a":2}'])
-def test_arrays_and_objects_are_kept_as_they_are_spelled(value):
-    documents, _ = read(f'{{"text":"t", "a":{value}}}\n'.encode() * 2, ["a"])
-    assert [row["fields"]["a"] for row in documents] == [value] * 2
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -99,21 +79,3 @@ def test_arrays_and_objects_are_kept_as_they_are_spelled(value):
 def test_what_counts_where_names_occur_twice_or_have_escapes(line, expected):
     path = ["a"] if expected == "2" else ["a", "b"]
     assert spelled(line.encode(), [path]) == [expected]
-
-
-@pytest.mark.parametrize("word", [b"NaN", b"Inf", b"Infinity", b"-Inf", b"-NaN"])
-def test_what_arrow_takes_for_a_number_and_json_does_not_is_not_plain(word):
-    taken = 0
-    schema = pa.schema({"text": pa.string()})
-    for behind in [b"", *(bytes([i]) for i in range(256)), b"ity", b"inity", b"init"]:
-        for line in (b'{"z":%s%s,"text":"a"}' % (word, behind), b'{"text":"a","z":[%s%s]}' % (word, behind)):
-            if b"\n" in line:
-                continue
-            try:
-                read_objects(line + b"\n", schema)
-            except pa.ArrowInvalid:
-                continue
-            taken += 1
-            bounds = np.array([0]), np.array([len(line)])
-            assert not json_columns.plain_lines(line, *bounds).any(), line
-    assert taken > 2

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from tests.ledger_entries import changed
-from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import PlannedSplits, identities
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs import finish
@@ -61,23 +59,6 @@ def config_of(corpus: Path, vocab: Path, folder: Path, languages: dict[str, Any]
     )
 
 
-def test_shards_say_the_language_of_each_row_in_the_order_of_the_input(
-    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "out"
-    run(config_of(corpus, tiny_vocab_file, output, {}))
-    table = pq.ParquetFile(next(output.glob("tokens-*.parquet"))).read()
-    assert table["doc_id"].to_pylist() == [*DOCUMENTS]
-    assert table["lang"].to_pylist() == ["en", "de", "zh", "th", "und", "ru"]
-    assert table["lang_mixed"].to_pylist() == [False] * 5 + [True]
-    assert verify(str(output)).problems == []
-    stats = json.loads((output / "stats.json").read_text())["languages"]["by_code"]
-    assert {code: counts["documents"] for code, counts in stats.items()} == dict.fromkeys(
-        ["de", "en", "ru", "th", "und", "zh"], 1
-    )
-    assert sum(counts["tokens"] for counts in stats.values()) == table["n_tokens"].to_numpy().sum()
-
-
 @pytest.mark.parametrize(
     "languages, kept, filtered",
     [
@@ -118,14 +99,3 @@ def test_the_summary_names_what_steps_add_and_remove(
             assert f"characters: {n_all} became {n_all - 10}, {-10 / n_all:.1%}" in out
         else:
             assert f"characters of en: {n_en} became {n_en - 5}, {-5 / n_en:.1%}" in out
-
-
-def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(
-    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "out"
-    run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]}))
-    path = next((output / "_ledger").glob("?" * 16 + ".json"))  # job.json is no entry
-    entry = ledger.LedgerEntry.from_json(path.read_bytes())
-    assert not job_books.imbalances(entry)
-    assert job_books.imbalances(changed(entry, filtered={"language": 4}))

@@ -78,12 +78,6 @@ def test_a_plan_by_names_is_that_of_looking_at_each_file(tmp_path, monkeypatch, 
     assert len(opened) == 28
 
 
-def test_an_empty_file_is_planned_as_one_that_is_not_compressed(tmp_path, opened):
-    corpus(tmp_path)
-    (tmp_path / "x.jsonl.gz").touch()
-    assert [piece.compression for split in plan(tmp_path) for piece in split.pieces if not piece.n_bytes] == ["none"]
-
-
 def test_files_whose_names_do_not_say_enough_are_opened(tmp_path, opened):
     corpus(tmp_path)
     for name, data in (("x.json", b"[" + DATA[:-1].split(b"\n")[0] + b"]"), ("x.csv", b"text\na\n")):
@@ -136,13 +130,3 @@ def test_a_worker_refuses_a_file_that_was_planned_by_a_wrong_name(tmp_path, open
     reject, *_ = (row for batch in found if batch.rejects for row in batch.rejects.to_pylist())
     assert (reject["reason"], reject["n_bytes"]) == ("unreadable_file", min(100, len(data)))
     assert re.search(message, f"{reject['source']}' {reject['detail']}")
-
-
-def test_files_that_are_cut_short_are_planned_by_their_names_too(tmp_path, opened):
-    corpus(tmp_path)
-    path = tmp_path / "a.b-001.jsonl.gz"
-    path.write_bytes(path.read_bytes()[:-3])
-    assert {piece.compression for split in plan(tmp_path) for piece in split.pieces} == {"none", "gzip"}
-    for each in tmp_path.glob("*.gz"):
-        each.write_bytes(path.read_bytes())
-    assert {piece.compression for split in plan(tmp_path) for piece in split.pieces} == {"none", "gzip"}

@@ -54,20 +54,6 @@ def test_types_of_text(tmp_path, text_type):
     assert rejects == [(2, 0, "null_text", "column 'text' is null", b"")]
 
 
-def test_ids(tmp_path):
-    columns = {
-        "text": ["a", "b", "c"],
-        "n": pa.array([1, None, -3], pa.int16()),
-        "u": pa.array([2**64 - 1] * 3, pa.uint64()),
-    }
-    path = write(tmp_path / "f.parquet", columns)
-    assert [row[0] for row in read(path)[0]] == ["f.parquet:0", "f.parquet:1", "f.parquet:2"]
-    assert [row[0] for row in read(path, id_field=None)[0]] == ["f.parquet:0", "f.parquet:1", "f.parquet:2"]
-    assert [row[0] for row in read(path, id_field="n")[0]] == ["1", "f.parquet:1", "-3"]
-    assert [row[0] for row in read(path, id_field="u")[0]] == [str(2**64 - 1)] * 3
-    assert [row[0] for row in read(path, id_field="text")[0]] == ["a", "b", "c"]
-
-
 def test_rows_are_rejected_one_by_one(tmp_path):
     # The third and fourth value are valid together, but not each.
     values = [b"good", b"\xff", b"x\xc3", b"\xa9y", b"long" * 500, None, b"good"]
@@ -268,13 +254,6 @@ def test_a_column_of_two_of_a_name_is_refused(tmp_path):
     pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"]), path)
     with pytest.raises(ValueError, match="has 2 columns 'text'"):
         plan_splits(InputConfig(paths=[str(path)]), "")
-
-
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"hello world, this is not Parquet"])
-def test_what_is_not_parquet_is_refused_before_work(tmp_path, data):
-    (tmp_path / "f.parquet").write_bytes(data)
-    with pytest.raises(ValueError, match=r"f\.parquet' is not a readable Parquet file"):
-        plan_splits(InputConfig(paths=[str(tmp_path / "f.parquet")]), "")
 
 
 def test_a_file_may_lack_some_of_several_text_columns(tmp_path):

@@ -45,16 +45,6 @@ def test_a_smaller_sample_is_part_of_a_larger_one(corpus):
         assert sample == [doc_id for doc_id in everything if doc_id in set(sample)]
 
 
-def test_a_sample_does_not_depend_on_where_the_corpus_is_cut(corpus):
-    assert kept(corpus, sample=0.2, split_bytes=700) == kept(corpus, sample=0.2)
-
-
-def test_files_of_equal_offsets_are_sampled_independently(corpus):
-    sample = kept(corpus, sample=0.5)
-    one, two = ({doc_id[1:] for doc_id in sample if doc_id[0] == name} for name in "ab")
-    assert abs(len(one & two) - N / 8) < 5 * (N / 8) ** 0.5
-
-
 def test_what_is_left_out_is_counted_and_rejects_are_not(corpus):
     batches = read(corpus, sample=0.3)
     n_filtered = sum((batch.counts.filtered or {}).get("sample", 0) for batch in batches)

@@ -61,13 +61,3 @@ def test_records_are_the_same_together_and_alone(options, contents, tmp_path_fac
     folder = tmp_path_factory.mktemp("records")
     found, expected = (read(folder, contents, "jsonl", each, **options) for each in (True, False))
     assert found == expected
-
-
-def test_files_without_rejects_are_read_once(tmp_path):
-    contents = [b"a\n\n", b"b", b"", b"\nc\r\n", b"long" * 20, b"d", b"\xff", b"e"]
-    with mock.patch.object(reading, "_read_piece", wraps=reading._read_piece) as alone:
-        documents, rejects, _ = read(tmp_path, contents, "txt", True)
-    assert [row["doc_id"] for row in documents] == ["0.txt:0", "1.txt:0", "3.txt:1", "5.txt:0", "7.txt:0"]
-    assert [row["n_bytes"] for row in documents] == [2, 1, 3, 1, 1]
-    assert len(rejects) == 2
-    assert [call.args[0] for call in alone.call_args_list] == [4, 5, 6, 7]  # those beside a reject

@@ -6,8 +6,6 @@ import gzip
 import io
 import lzma
 import os
-import pickle
-import random
 import re
 import time
 import zipfile
@@ -22,11 +20,10 @@ from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.formats import COMPRESSION_SUFFIXES
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields
-from tokenmill.pipeline.input.decompressing import is_cut_short
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.running.progress import Progress, reporting_to
-from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.pipeline.splits import Split
 
 
 def write(path, n_bytes=10):
@@ -72,15 +69,6 @@ def test_parquet_is_cut_into_runs_of_row_groups(tmp_path):
     assert len(plan(tmp_path / "b.parquet", tmp_path / "c.parquet")) == 1
 
 
-def test_files_are_ordered_by_name_and_read_once(tmp_path):
-    for name in ("b/x.txt", "a/y.txt", "a/x.txt", "c.txt"):
-        write(tmp_path / name)
-    (split,) = plan(tmp_path / "b" / "*.txt", tmp_path / "a" / "*", tmp_path / "**" / "*.txt", tmp_path / "a" / "x.txt")
-    paths = [os.path.relpath(piece.path, tmp_path) for piece in split.pieces]
-    assert paths == ["a/x.txt", "b/x.txt", "c.txt", "a/y.txt"]
-    assert [piece.name for piece in split.pieces] == ["a/x.txt", "b/x.txt", "c.txt", "y.txt"]
-
-
 def names_of(*patterns, warnings=None):
     splits = plan_splits(InputConfig(paths=[str(pattern) for pattern in patterns]), "salt", warnings)
     return [piece.name for split in splits for piece in split.pieces]
@@ -98,16 +86,6 @@ def test_files_of_one_name_are_told_apart_by_the_folders_nearest_to_them(tmp_pat
     assert names_of(*patterns[::-1]) == expected
     assert names_of(*patterns[:2]) == ["b.txt", "de/a.txt", "en/a.txt"]
     assert names_of(patterns[0], patterns[3]) == ["a.txt", "b.txt", "c.txt"]  # nothing to tell apart
-
-
-def test_a_file_that_is_added_renames_only_those_of_its_own_name(tmp_path):
-    for name in ("en/a.txt", "en/b.txt", "de/b.txt", "de/c.txt"):
-        write(tmp_path / name)
-    patterns = tmp_path / "en" / "*", tmp_path / "de" / "*"
-    assert names_of(*patterns) == ["a.txt", "c.txt", "de/b.txt", "en/b.txt"]
-    write(tmp_path / "de/a.txt")
-    write(tmp_path / "de/d.txt")
-    assert names_of(*patterns) == ["c.txt", "d.txt", "de/a.txt", "de/b.txt", "en/a.txt", "en/b.txt"]
 
 
 def test_one_file_under_several_spellings_is_read_once(tmp_path, monkeypatch):
@@ -173,26 +151,6 @@ def test_ids_depend_on_what_is_read_and_on_nothing_else(tmp_path):
     write(there / "a.txt", 251)
     changed = [split.id for split in plan(there / "*.txt", split_bytes=100)]
     assert [old == new for old, new in zip(ids, changed, strict=True)] == [False] * 3 + [True] * 3
-
-
-def test_files_of_one_name_and_size_have_ids_of_their_own(tmp_path):
-    for directory in ("x", "y", "z"):
-        write(tmp_path / directory / "a.txt", 150)
-    patterns = [tmp_path / directory / "a.txt" for directory in ("x", "y", "z")]
-    ids = [split.id for split in plan(*patterns, split_bytes=100)]
-    assert len(set(ids)) == 6
-    assert [split.id for split in plan(*patterns[::-1], split_bytes=100)] == ids
-
-
-def test_json_and_pickle_round_trip(tmp_path):
-    write(tmp_path / 'é "\n.txt', 250)
-    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "z.parquet")
-    splits = plan(tmp_path / "*", split_bytes=100)
-    assert [Split.from_json(split.to_json()) for split in splits] == splits
-    assert pickle.loads(pickle.dumps(splits)) == splits
-    assert all("\n" not in split.to_json() for split in splits)
-    assert splits[-1].pieces[0].n_planned == splits[-1].n_bytes > 0
-    assert Piece("p", "n", 9, "v", "text", "none", 2, 5).n_planned == 3
 
 
 def test_every_problem_is_named_at_once(tmp_path):
@@ -333,21 +291,6 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
     assert len(str(caught.value).splitlines()) == 4
 
 
-def test_warnings_that_differ_in_numbers_only_are_one(tmp_path):
-    for i in range(1, 9):
-        (tmp_path / f"{i}.txt").write_bytes(
-            f"le caf\xe9 fut tr\xe8s agr\xe9able, d\xe9j\xe0 \xe0 No\xebl {i}\n".encode("latin-1") * i * 9
-        )
-    (tmp_path / "good.txt").write_bytes(b"good\n")
-    warnings: list[str] = []
-    plan_splits(InputConfig(paths=[str(tmp_path / "*.txt")], on_damage="warn", document="line"), "", warnings)
-    assert len(warnings) == 1
-    assert warnings[0].endswith("; and 7 more like it")
-    long_names = [write(tmp_path / f"{i}.parquet", i + 1) for i in range(30)]
-    with pytest.raises(ValueError, match="30 problems"):
-        plan(*long_names)
-
-
 @pytest.mark.parametrize(
     ("name", "data", "advice"),
     [
@@ -410,19 +353,6 @@ def test_text_of_other_names_is_read_by_lines_with_a_warning_if_the_config_does_
     assert warned(sources=sources, document="line") == []
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "a.txt").symlink_to(tmp_path / "gone")
-    with pytest.raises(OSError, match=r"input\.paths: '.*a\.txt' is a link to '.*gone', which cannot be examined"):
-        plan(tmp_path / "*.txt")
-    (tmp_path / "a.txt").unlink()
-    locked = write(tmp_path / "locked" / "b.txt")
-    locked.chmod(0)
-    if os.access(locked, os.R_OK):
-        pytest.skip("the superuser may read everything")
-    with pytest.raises(OSError, match=r"b\.txt' cannot be read"):
-        plan(locked)
-
-
 def test_what_is_no_file_is_refused_by_name(tmp_path):
     write(tmp_path / "a.txt")
     os.mkfifo(tmp_path / "b.txt")
@@ -438,20 +368,6 @@ def test_what_is_no_file_is_refused_by_name(tmp_path):
         ):
             assert (what in str(caught.value)) == (name in named), pattern
     assert len(plan(tmp_path / "a*.txt")) == 1
-
-
-def test_exclude_leaves_out_what_is_no_file(tmp_path):
-    write(tmp_path / "a.txt")
-    os.mkfifo(tmp_path / "b.txt")
-    (tmp_path / "d").symlink_to(tmp_path / "not mounted")
-    with pytest.raises(OSError, match=r"correct or remove what is named, or leave it out with input\.exclude"):
-        plan(tmp_path)
-    for exclude in (["*/b.txt", "*/d"], [str(tmp_path / "b.txt"), str(tmp_path / "d")], ["*/[bd]*"]):
-        plan_splits(InputConfig(paths=[str(tmp_path)], exclude=exclude), "", warnings := [])
-        assert warnings == []
-    with pytest.raises(OSError, match=r"b\.txt' is a pipe") as caught:
-        plan(tmp_path, exclude=["*/d"])
-    assert "not mounted" not in str(caught.value)
 
 
 def test_names_with_a_dot_in_front_are_left_out_with_a_warning(tmp_path):
@@ -530,12 +446,6 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
         plan(tmp_path / "*.txt")
 
 
-def test_parquet_compressed_as_a_whole_is_refused(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(gzip.compress(b"PAR1"))
-    with pytest.raises(ValueError, match="is parquet compressed with gzip as a whole"):
-        plan(tmp_path / "a.parquet")
-
-
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 123456\n"
 ANNEX = b"/annex/objects/SHA256E-s123--0.jsonl\n"
 
@@ -581,31 +491,11 @@ def test_the_path_of_a_file_in_exclude_is_no_pattern(tmp_path, literal, other):
     assert describe(plan_splits(InputConfig(sources=sources), "")) == [[("x/c.txt", 0, 10)]]
 
 
-@pytest.mark.parametrize(
-    ("path", "problem"),
-    [
-        ("file:///data/a.jsonl", "a local path has no scheme; write '/data/a.jsonl'"),
-        ("https://example.com/a.jsonl", "nothing is read from https://; download it first, as with curl or wget"),
-    ],
-)
-def test_paths_of_a_scheme_that_nothing_is_read_from(path, problem):
-    with pytest.raises(ValueError, match=re.escape(f"{path!r}: {problem}")):
-        plan(path)
-
-
 def test_a_pattern_that_matches_folders_says_how_their_files_are_named(tmp_path):
     write(tmp_path / "in" / "a" / "x.txt")
     with pytest.raises(ValueError, match=r"in/\*' matches no file, but folders; the files in them are .*/in/\*/\*\*$"):
         plan(tmp_path / "in" / "*")
     assert describe(plan(tmp_path / "in" / "*" / "**")) == [[("a/x.txt", 0, 10)]]
-
-
-def test_an_archive_of_code_says_how_it_is_read(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("a.py", "print()\n")
-    with pytest.raises(ValueError, match=r"input\.format reads all \(source code .*text, with input\.document: file\)"):
-        plan(tmp_path / "a.zip")
-    assert describe(plan(tmp_path / "a.zip", format="text", document="file")) == [[("a.zip!/a.py", 0, 8)]]
 
 
 def test_a_zstd_dictionary_that_is_needed_is_told(tmp_path):
@@ -616,12 +506,6 @@ def test_a_zstd_dictionary_that_is_needed_is_told(tmp_path):
         ValueError, match=rf"needs the zstd dictionary {words.dict_id()}, .*compress it again without -D"
     ):
         plan(tmp_path / "a.jsonl.zst")
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="no /proc")
-def test_a_file_that_has_text_but_no_size_is_told():
-    with pytest.raises(ValueError, match="has text, but no size, as files of /proc have"):
-        plan("/proc/version", format="text")
 
 
 def test_columns_without_a_value_have_the_type_of_other_files(tmp_path):
@@ -676,18 +560,6 @@ COMPRESS = {
     "xz": lzma.compress,
     "zstd": lambda data: ZSTD.compress(data) + b"\x50\x2a\x4d\x18\x03\0\0\0abc" + zstandard.compress(b"more"),
 }
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-@pytest.mark.parametrize("n_members", [1, 40])
-def test_a_compressed_file_that_ends_early_is_told_by_its_end(compression, n_members):
-    text = random.Random(1).randbytes(400_000).hex().encode()
-    step = -(-len(text) // n_members)
-    data = b"".join(COMPRESS[compression](text[at : at + step]) for at in range(0, len(text), step))
-    assert not is_cut_short(io.BytesIO(data), compression)
-    assert not is_cut_short(io.BytesIO(b""), compression)
-    ends = len(data) - 1, len(data) - 5, len(data) // 2, len(data) // 3, 300_000, 60
-    assert [is_cut_short(io.BytesIO(data[:end]), compression) for end in ends] == [True] * len(ends)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.bz2", "a.jsonl.xz", "a.jsonl.zst"])

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain text: documents by line, by file and by paragraph, in any cut, against definitions of a few lines."""
 
-import io
 import itertools
 import tracemalloc
 from dataclasses import replace
@@ -16,7 +15,6 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import streams
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.splits import Piece
 
 BOM = b"\xef\xbb\xbf"
 
@@ -33,18 +31,6 @@ def write(directory, data):
     path = Path(directory) / "f.txt"
     path.write_bytes(data)
     return path
-
-
-def test_invalid_utf8_rejects_only_its_record(tmp_path):
-    lines = [b"good", b"bad \xff", b"\xc3", b"\xa9", "é".encode(), b"", b"\xed\xa0\x80", b"good"]
-    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
-    assert [text for text, _, _ in documents] == ["good", "é", "good"]
-    assert [(row[0], row[3]) for row in rejects] == [
-        (5, "byte 0xff at byte 4 of the record"),
-        (11, "byte 0xc3 at byte 0 of the record"),
-        (13, "byte 0xa9 at byte 0 of the record"),
-        (19, "byte 0xed at byte 0 of the record"),
-    ]
 
 
 def lines_of(data, offset):
@@ -122,29 +108,6 @@ def test_any_cut_gives_the_documents_of_the_definition(
     assert (documents, rejects, n_skipped) == read(path, **options)  # details, too
 
 
-def test_paragraph_boundaries_of_every_short_text(monkeypatch):
-    for text in itertools.product(b"a \n", repeat=7):
-        data = bytes(text)
-        lines = list(lines_of(data, 0))
-        is_blank = [not line.strip() for _, line in lines]
-        starts = [lines[i][0] for i in range(len(lines)) if i == 0 or is_blank[i] or is_blank[i - 1]]
-        piece = Piece("f", "f", 7, "", "text", "none", 0, 7)
-        for probe_bytes in (1, 2, 100):
-            monkeypatch.setattr(streams, "_PROBE_BYTES", probe_bytes)
-            for position, end in itertools.combinations_with_replacement(range(8), 2):
-                found = streams._paragraph_boundary(io.BytesIO(data), piece, position, end)
-                assert found == min([start for start in starts if position <= start < end], default=end)
-
-
-def test_a_blank_first_line_after_a_byte_order_mark_separates(tmp_path):
-    path = write(tmp_path, BOM + b" \t\na\nb\n\nc\n")
-    config = InputConfig(paths=[str(path)], document="blank_line", split_bytes=1)
-    owners = [
-        split.index for split in plan_splits(config, "") for batch in read_split(split, config) if len(batch.documents)
-    ]
-    assert owners == [6, 11]
-
-
 @pytest.mark.parametrize("document", ["line", "blank_line", "file"])
 def test_a_huge_record_is_rejected_in_little_memory(tmp_path, document):
     path = tmp_path / "f.txt"
@@ -164,25 +127,6 @@ def test_a_huge_record_is_rejected_in_little_memory(tmp_path, document):
         assert [row[0] for row in documents] == ["a", "b"]
         assert rejects[0][:3] == (3, n_long + 1, "too_large")
     assert peak < 40 << 20
-
-
-def test_small_files_share_batches_and_keep_their_names(tmp_path):
-    for i in range(20):
-        (tmp_path / f"{i:02}.txt").write_text(f"first {i}\nsecond {i}\n", encoding="utf-8")
-    config = InputConfig(paths=[str(tmp_path / "*.txt")])
-    (split,) = plan_splits(config, "")
-    (batch,) = read_split(split, config)
-    assert batch.documents.column("doc_id").to_pylist()[:3] == ["00.txt:0", "00.txt:8", "01.txt:0"]
-    assert batch.documents.column("piece").to_pylist() == [i // 2 for i in range(40)]
-
-
-def test_batches_of_nothing_but_rejects_are_bounded(tmp_path):
-    path = write(tmp_path, b"\n".join([b"\xff" * 2000] * 2000))
-    config = InputConfig(paths=[str(path)])
-    (split,) = plan_splits(config, "")
-    batches = list(read_split(split, config, 1 << 16))
-    assert sum(batch.n_records for batch in batches) == 2000
-    assert all(batch.rejects.nbytes < 1 << 17 for batch in batches)
 
 
 def of_no_version(split):

@@ -138,24 +138,6 @@ def test_any_bytes_are_decoded_the_same_in_any_chunks(data, codec, chunk_bytes):
         assert transcoded == text.encode("utf-8", "surrogatepass")
 
 
-def test_text_of_every_encoding_is_read_back():
-    text = "plain text\n"
-    names = {name for name in transcoding_names() if name.isascii()}
-    assert len(names) > 80
-    for name in names:
-        assert b"".join(transcoding.transcode([text.encode(name)], name)).decode().lstrip("\ufeff") == text, name
-
-
-def transcoding_names():
-    from encodings import aliases
-
-    for name in sorted({*aliases.aliases.values()}):
-        try:
-            yield InputConfig(encoding=name).encoding
-        except ValueError:
-            continue
-
-
 def test_memory_is_bounded_and_a_file_is_read_in_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "CHUNK_BYTES", 64)
     lines = [f"line {i} é" for i in range(500)]
@@ -169,11 +151,3 @@ def test_memory_is_bounded_and_a_file_is_read_in_chunks(tmp_path, monkeypatch):
     assert [text for text, _, _ in read(tmp_path / "f.txt", 50, encoding="auto", split_bytes=100)[0]] == lines
     for document, n in (("blank_line", 1), ("file", 1)):
         assert len(read(tmp_path / "f.txt", encoding="auto", document=document)[0]) == n
-
-
-def test_bytes_like_a_mark_before_text_in_utf_8_are_none(tmp_path):
-    (tmp_path / "f.txt").write_bytes(b"\xff\xfe broken\nthe mill\n")
-    texts, rejects = read(tmp_path / "f.txt")
-    assert [text for text, _, _ in texts] == ["the mill"]
-    assert len(rejects) == 1
-    assert transcoding.settle_encoding("玫瑰花朵".encode("utf-16"), "auto") == "utf-16-le"

@@ -58,6 +58,9 @@ def test_records_have_their_headers_and_places(tmp_path):
         (record("abcdef")[:-3], "the file ends inside the record"),
         (record("a" * 600)[:-300], "the file ends inside the record"),
         (b"WAR", "the file ends inside the record"),
+        (record("x").replace(b"\r\n", b"\n"), "headers end with bare line feeds, where WARC has CR LF"),
+        (record("x").replace(b"h: 1", b"h: -1"), "the Content-Length of the record is '-1', not a number of 1 to 15"),
+        (record("x").replace(b"h: 1", b"h: " + b"9" * 16), f"Length of the record is '{'9' * 16}', not a number"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("chunk_bytes", [50, 1 << 20])
@@ -102,28 +105,3 @@ def test_any_texts_come_back_whatever_the_chunks(pages, chunk_bytes):
         found = read(path)
     assert found.texts == [text for text, kind in pages if kind == "conversion"]
     assert found.reasons == ["not_extracted" for _, kind in pages if kind == "metadata"]
-
-
-@pytest.mark.parametrize(
-    ("data", "fault"),
-    [
-        (
-            record("x").replace(b"\r\n", b"\n"),
-            "the lines of its headers end with bare line feeds, where WARC has CR LF",
-        ),
-        (
-            record("x").replace(b"h: 1", b"h: -1"),
-            "the Content-Length of the record is '-1', not a number of 1 to 15 digits",
-        ),
-        (
-            record("x").replace(b"h: 1", b"h: " + b"9" * 16),
-            f"Content-Length of the record is '{'9' * 16}', not a number",
-        ),
-        (record("x").replace(b"Content-Length: 1\r\n", b""), "the record has no Content-Length"),
-    ],
-)
-def test_what_is_wrong_with_a_record_is_named(tmp_path, data, fault):
-    (tmp_path / "a.wet").write_bytes(data)
-    (reject,) = read(tmp_path / "a.wet").rejects
-    assert reject["reason"] == "corrupt_stream"
-    assert fault in reject["detail"]

@@ -6,12 +6,10 @@ import json
 
 import pytest
 
-from tokenmill.pipeline.books import job_record
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
-from tokenmill.pipeline.filenames import PLAN
 from tokenmill.pipeline.jobs.planning import plan_job, prepare, read_plan
 
 
@@ -62,16 +60,6 @@ def test_what_a_trained_vocabulary_cannot_do_is_said_before_it_is_trained(config
         plan("run", fim={})
 
 
-def test_splits_follow_what_decides_the_output(config, tmp_path):
-    def ids(config, name="tokenize"):
-        return [split.id for split in plan_job(name, config).splits]
-
-    elsewhere = config.model_copy(update={"output": OutputConfig(path=str(tmp_path / "elsewhere"))})
-    assert ids(config) == ids(elsewhere) == ids(config, "run")
-    other = config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update={"oov": "char"})})
-    assert not set(ids(config)) & set(ids(other))
-
-
 def test_prepared_plans_come_back_with_the_largest_first(config):
     plan = plan_job("tokenize", config)
     prepare(plan, "new")
@@ -94,16 +82,6 @@ def test_a_compressed_file_counts_by_its_text(config, tmp_path):
     prepare(plan, "new")
     first = next(read_plan(plan.plan_path))
     assert [piece.name for piece in first.pieces] == ["b.jsonl.gz"]
-
-
-def test_a_folder_with_results_is_refused_unless_told(config):
-    plan = plan_job("tokenize", config)
-    prepare(plan, "new")
-    with pytest.raises(ValueError, match="holds the unfinished results of the same job"):
-        prepare(plan, "new")
-    prepare(plan, "resume")
-    prepare(plan, "overwrite")
-    assert (PLAN.split("/")[0], job_record.JOB.split("/")[0]) == ("_ledger", "_ledger")
 
 
 def test_half_written_files_of_a_killed_run_are_removed(config, tmp_path):

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of a ledger, added up one by one and joined: the same manifest and lists as by one process."""
 
-import itertools
-import json
 import shutil
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.finished_splits import entry_of
 from tests.plain_job import PlainJob
 from tokenmill.pipeline.books import lists
-from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, add_up_part, finish_job
 from tokenmill.pipeline.output import folders
-from tokenmill.pipeline.splits import Piece, Split
 
 WORDS = ["the mill", "", "Привет, мир", "stone " * 40]
 
@@ -89,50 +83,3 @@ def test_the_last_step_may_die_before_or_behind_the_manifest(tmp_path, tiny_voca
     finish()
     assert (job.output / "manifest.json").exists()
     assert not {"_runs", "_tmp"} & {path.name for path in job.output.iterdir()}
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=12), st.data())
-def test_a_file_that_is_cut_between_parts_is_one_file(files_of_splits, data):
-    # Each split has the rest of a file, or not, and some whole files.
-    chunks, sizes, number = [], {}, 0
-    for n_more, goes_on in files_of_splits:
-        mine = []
-        for i in range(1 + n_more):
-            number += not (i == 0 and goes_on and chunks)
-            mine.append(number)
-            sizes[number] = sizes.get(number, 0) + 10
-        chunks.append(mine)
-    entries, done = [], dict.fromkeys(sizes, 0)
-    for index, mine in enumerate(chunks):
-        made = []
-        for each in mine:
-            place = done[each], done[each] + 10
-            made.append(Piece(f"/{each}", f"{each}", sizes[each], "v", "jsonl", "none", *place, source=f"s{each % 2}"))
-            done[each] += 10
-        entries.append(entry_of(Split(index, f"{index:016x}", tuple(made)), 10 * len(made)))
-
-    def books(cuts):
-        taken = []
-        whole = JobBooks(lambda kind, record: taken.append((kind, record)))
-        bounds = sorted({0, len(entries), *cuts})
-        for start, stop in itertools.pairwise(bounds):
-            inside = []
-            part = JobBooks(lambda kind, record, inside=inside: inside.append((kind, record)), is_part=True)
-            for entry in entries[start:stop]:
-                part.add(entry)
-            record = json.loads(json.dumps(part.to_record()))
-            whole.join(record)
-            taken += inside
-        whole.close()
-        return whole, taken
-
-    records = []
-    one = JobBooks(lambda kind, record: records.append((kind, record)))
-    for entry in entries:
-        one.add(entry)
-    one.close()
-    cuts = data.draw(st.sets(st.integers(0, len(entries))))
-    many, found = books(cuts)
-    assert (many.totals, many.problems, many.by_source) == (one.totals, one.problems, one.by_source)
-    for kind in ("inputs", "shards"):
-        assert [each for name, each in found if name == kind] == [each for name, each in records if name == kind]

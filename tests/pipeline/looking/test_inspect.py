@@ -2,7 +2,6 @@
 """Rows of shards, as a person sees them."""
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -47,32 +46,6 @@ def test_rows_of_any_format_from_anywhere(tmp_path, output):
     for start, count in [(0, 3), (0, 99), (7, 5), (24, 1), (24, 9), (25, 3), (99, 3), (5, 0)]:
         found = [(row.number, row.doc_id, row.ids, row.n_tokens) for row in rows(path, start, count)]
         assert found == [(i, f"doc{i}", IDS[i], len(IDS[i])) for i in range(25)][start : start + count]
-
-
-def test_parquet_is_not_read_before_the_row_asked_for(tmp_path, monkeypatch):
-    path = write_shard(tmp_path, IDS)
-    read = []
-    original = pq.ParquetFile.read_row_group
-    monkeypatch.setattr(
-        pq.ParquetFile, "read_row_group", lambda self, i, **kwargs: (read.append(i), original(self, i, **kwargs))[1]
-    )
-    n_groups = pq.ParquetFile(path).metadata.num_row_groups
-    assert [row.number for row in rows(path, 20, 1)] == [20]
-    assert n_groups > 5
-    assert len(read) == 1
-
-
-def test_what_is_no_shard_is_refused(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"a\.parquet: not a whole Parquet file"):
-        list(rows(str(tmp_path / "a.parquet")))
-    (tmp_path / "a.csv").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"must end in \.parquet"):
-        list(rows(str(tmp_path / "a.csv")))
-    with pytest.raises(FileNotFoundError):
-        list(rows(str(tmp_path / "b.tfrecord")))
-    with pytest.raises(ValueError, match="must not be negative, got -1 and 3"):
-        list(rows(write_shard(tmp_path, IDS), -1, 3))
 
 
 def lines(row, tokenizer, **options):
@@ -128,11 +101,6 @@ def test_the_tokenizer_beside_the_shard_is_found(tmp_path, tokenizer, monkeypatc
     assert find_tokenizer(path).digest == tokenizer.digest
     monkeypatch.chdir(tmp_path)
     assert find_tokenizer("tokens-00000-of-00001.parquet").digest == tokenizer.digest
-
-
-def test_every_document_of_a_sequence_has_a_line_and_padding_is_what_it_is(tokenizer):
-    row = Row(0, "#0, #1", [5, 3, 6, 7, 3, 3, 3], 5, 0, segments=[("#0", 0), ("a\nb", 2)])
-    assert lines(row, tokenizer)[1:] == ["#0: the┊ [SEP]", r"a\nb:  a┊ mill┊ [SEP]┊[SEP]×2"]
 
 
 def test_a_row_as_json_has_places_and_words(tokenizer):

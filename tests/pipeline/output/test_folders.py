@@ -102,12 +102,6 @@ def test_overwrite_removes_what_is_ours_and_nothing_else(tmp_path):
     assert json.loads((tmp_path / "_ledger/job.json").read_text())["digest"] == other.digest
 
 
-def test_a_damaged_record_of_a_job_is_named(tmp_path):
-    write(tmp_path, "_ledger/job.json")
-    with pytest.raises(ValueError, match=r"job\.json' cannot be read as TokenMill's record of a job"):
-        prepare_output(str(tmp_path), JOB, "resume")
-
-
 def test_publishing_removes_what_earlier_plans_left(tmp_path):
     output = str(tmp_path)
     prepare_output(output, JOB, "new", n_splits=5, suffix=".parquet")

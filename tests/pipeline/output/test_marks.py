@@ -53,36 +53,6 @@ def test_verify_finds_a_document_that_does_not_end_so(make):
     assert any("of document 0 must be 1, is 0" in problem for problem in verify(str(job.output)).problems)
 
 
-def test_a_mark_that_is_the_unknown_token_is_not_counted_as_unknown_text(make):
-    job = make(output={"append": "[UNK]", "format": ["parquet", "memmap"]}).run()
-    assert {row["n_oov"] for row in job.rows()} == {0}
-    assert job.json("stats.json")["oov"]["tokens"] == 0
-    assert problems(job) == []
-    packed = make("packed", output={"append": "[UNK]", "packing": {"length": 8}}).run()
-    assert packed.json("stats.json")["oov"]["tokens"] == 0
-    assert problems(packed) == []
-
-
-@pytest.mark.parametrize(
-    "sections, message",
-    [
-        ({"output": {"append": "<|endoftext|>"}}, r"output.append: '<\|endoftext\|>': the tokenizer has no such token"),
-        ({"output": {"prepend": "<s>"}}, "output.prepend: '<s>': the tokenizer has no such token"),
-        (
-            {"output": {"append": "[SEP]"}, "tokenizer": {"add_special_tokens": True}},
-            "output.append: '\\[SEP\\]': tokenizer.add_special_tokens puts it there already",
-        ),
-        (
-            {"output": ENDS, "tokenizer": {"truncation": {"max_length": 1}}},
-            "max_length 1 leaves no room for the 2 special tokens",
-        ),
-    ],
-)
-def test_mistakes_are_found_before_work(make, sections, message):
-    with pytest.raises(ValueError, match=message):
-        make(**sections)
-
-
 def test_packing_without_an_end_of_documents_warns_before_work(make):
     (warning,) = make(output={"packing": {"length": 8}}).plan.warnings
     assert "no token says where one ends" in warning

@@ -14,8 +14,7 @@ import time
 
 import pytest
 
-from tests.finished_splits import JOB, built, config_of, names_in, write
-from tokenmill.pipeline.books.job_record import Job
+from tests.finished_splits import JOB, built, names_in, write
 from tokenmill.pipeline.output import ownership
 from tokenmill.pipeline.output.folders import prepare_output, publish
 from tokenmill.pipeline.output.ownership import OWNER, own
@@ -97,16 +96,6 @@ def test_an_owner_of_another_machine_that_is_silent_is_dead_whatever_the_clocks_
     assert names_in(tmp_path) == []
 
 
-def test_an_owner_that_ends_while_another_looks_on_leaves_the_folder(tmp_path, locks, monkeypatch):
-    monkeypatch.setattr(ownership, "SILENT_SECONDS", 30.0)
-    monkeypatch.setattr(ownership, "BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(ownership, "_lock", lambda output: None)
-    left_by(tmp_path)
-    threading.Timer(0.5, (tmp_path / OWNER).unlink).start()
-    with own(str(tmp_path), "run") as lease:
-        lease.check()
-
-
 def test_the_lock_of_this_machine_says_that_its_owner_is_dead(tmp_path):
     left_by(tmp_path, machine=ownership._machine())
     assert ownership.living_owner(str(tmp_path)) is None
@@ -159,14 +148,6 @@ def test_nothing_is_published_in_a_folder_that_was_lost(tmp_path, is_there):
             publish(str(tmp_path), JOB, built(), suffix=".parquet", lease=lease)
     assert "manifest.json" not in names_in(tmp_path)
     assert stale in names_in(tmp_path)
-
-
-def test_the_file_is_no_foreign_one(tmp_path):
-    for mode in ("new", "resume", "overwrite"):
-        with own(str(tmp_path), "run"):
-            prepare_output(str(tmp_path), Job.of("run", config_of(), None), mode)
-            assert names_in(tmp_path) == ["_ledger/job.json", OWNER]
-        (tmp_path / "_ledger/job.json").unlink()
 
 
 # Waits for the file "go", tries, says how it went, and then holds on until its input ends.

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.reference import placement as reference
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.columns import as_lists
-from tokenmill.pipeline.output import placement_kernels
 from tokenmill.pipeline.output.arranging import Arranger, place
 from tokenmill.pipeline.output.placement import Marks, Placement, RowForm, gather_ids, measure
 
@@ -76,35 +75,6 @@ def test_every_token_is_in_one_sequence_in_the_order_of_its_document(lengths, si
     assert counts["n_segments"] == len(pieces)
     assert counts["n_empty_documents"] == len(rows) - len(set(pieces))
     assert counts["n_split_documents"] == sum(pieces.count(number) > 1 for number in set(pieces))
-
-
-@given(lengths_of_documents, st.integers(1, 12), st.sampled_from(STRATEGIES))
-def test_the_columns_of_boundaries_agree(lengths, size, strategy):
-    found, _ = pack(documents(lengths), length=size, strategy=strategy)
-    for row in found:
-        n = row["n_tokens"]
-        expected_ids, expected_positions = [], []
-        for i, segment in enumerate(segments(row)):
-            expected_ids += [i + 1] * len(segment)
-            expected_positions += range(len(segment))
-        assert row["segment_ids"] == expected_ids + [0] * (size - n)
-        assert row["positions"] == expected_positions + [0] * (size - n)
-        assert row["cu_seqlens"][0] == 0
-        assert row["cu_seqlens"][-1] == n == len(expected_ids)
-        assert row["input_ids"][n:] == [PAD] * (size - n)
-
-
-@given(lengths_of_documents, st.lists(st.integers(0, 40), max_size=4), st.sampled_from(STRATEGIES))
-def test_sequences_do_not_depend_on_batches(lengths, cuts, strategy):
-    rows = documents(lengths)
-    whole = pack(rows, length=8, strategy=strategy, window=30)
-    assert pack(rows, cuts, length=8, strategy=strategy, window=30) == whole
-
-
-@given(lengths_of_documents, st.integers(1, 60), st.sampled_from(["concatenate", "no_split"]))
-def test_strategies_that_keep_the_order_do_not_depend_on_the_window(lengths, window, strategy):
-    rows = documents(lengths)
-    assert pack(rows, length=8, strategy=strategy, window=window) == pack(rows, length=8, strategy=strategy)
 
 
 def reference_rows(form, totals):
@@ -203,18 +173,6 @@ def test_a_table_that_lists_other_places_is_refused(lengths, form, data):
     assert name == "n_tokens"
     at = measure(listed, form)
     assert (at.n_tokens != measure(placement, form).n_tokens).any()
-
-
-@given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(1, n), max_size=60))))
-def test_best_fit_agrees_with_the_reference_implementation(case):
-    size, pieces = case
-    bins = np.empty(len(pieces), np.int64)
-    tree = np.zeros(2 << size.bit_length(), np.int64)
-    head = np.full(size + 1, -1, np.int64)
-    following = np.empty(len(pieces), np.int64)
-    n = placement_kernels.fit_best(np.array(pieces, np.int64), size, bins, head, following, tree)
-    assert bins.tolist() == reference.fit_best(pieces, size)
-    assert n == len(set(bins.tolist()))
 
 
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])

@@ -2,23 +2,17 @@
 """Several formats in one pass, and packed sequences: written, committed, resumed and proven like any shard."""
 
 import json
-import os
 
 import numpy as np
 import pytest
 
 from tests.plain_job import PlainJob, StepJob
-from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books import ledger, manifest
-from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.output.arranging import packing_ids
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 
 ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
-PACKABLE = [name for name in ALL if name != "tfrecord"]
 
 
 @pytest.fixture
@@ -33,84 +27,6 @@ def work(tmp_path, tiny_vocab):
         return StepJob(tmp_path / name, tiny_vocab, [tmp_path / "a.jsonl"], tokenizer=tokenizer, **output)
 
     return make
-
-
-@pytest.mark.parametrize("padding", [None, 40])
-def test_all_formats_in_one_pass_hold_the_same_rows(work, padding):
-    job = work(format=ALL, padding=padding)
-    job.run()
-    expected = [row["input_ids"] for row in job.rows(".parquet")]
-    tokens = [row["input_ids"][: row["n_tokens"]] for row in job.rows(".parquet")]
-    for suffix in (".tfrecord", ".arrow", ".mds"):
-        assert [row["input_ids"] for row in job.rows(suffix)] == expected
-    for suffix in (".bin", ".ids.bin"):
-        assert [row["input_ids"] for row in job.rows(suffix)] == tokens
-    assert verify(str(job.output)).problems == []
-    found = manifest.read(str(job.output))
-    assert found["tokenizer"]["token_dtype"] == "uint16"
-    assert len(found["companions"]) == 7 * len(job.splits)
-    index = json.loads((job.output / "index.json").read_text())
-    assert sum(each["samples"] for each in index["shards"]) == len(expected)
-    for each in index["shards"]:
-        assert each["raw_data"]["bytes"] == (job.output / each["raw_data"]["basename"]).stat().st_size
-
-
-def test_packed_documents_without_tokens_are_proven(work, tmp_path):
-    job = work(format=PACKABLE, packing={"length": 16})
-    (tmp_path / "a.jsonl").write_text('{"text": ""}\n' * 3)
-    job.splits = plan_splits(job.config.input, job.job.digest)
-    job.run()
-    assert job.rows(".parquet") == []
-    assert verify(str(job.output)).problems == []
-
-
-def test_a_lost_index_is_noticed_and_only_its_split_done_again(work):
-    job = work(format=["parquet", "megatron"])
-    job.run()
-    before = job.files()
-    victim = job.output / filenames.shard_name(1, len(job.splits), ".idx")
-    victim.unlink()
-    assert verify(str(job.output)).problems == [f"{victim.name}: missing"]
-    job.prepare("resume")
-    done = []
-    for i in (0, 1):
-        of = job.splits[i], job.config, job.tokenizer, len(job.splits)
-        tokenize_split(*of, on_tokens=lambda *_, i=i: done.append(i))
-    assert set(done) == {1}
-    job.tokenize()
-    job.finish()
-    assert job.files() == before
-
-
-def test_an_attempt_that_fails_leaves_none_of_its_files(work, monkeypatch):
-    job = work(format=ALL)
-    job.prepare()
-    rename, renamed = os.replace, []
-
-    def fail(source, destination):
-        if destination.endswith(".mds"):
-            raise OSError("disk full")
-        renamed.append(destination)
-        rename(source, destination)
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        job.tokenize()
-    # Some names may be there; without an entry in the ledger none of them counts.
-    assert renamed
-    assert ledger.LedgerEntry.read(str(job.output), job.splits[0].id) is None
-    monkeypatch.undo()
-    again = work("again", format=ALL)
-    again.run()
-    job.tokenize()
-    job.finish()
-    assert job.files() == again.files()
-
-
-def test_a_token_that_is_not_there_is_refused_before_work(work):
-    job = work(packing={"length": 8, "separator": "<eos>"})
-    with pytest.raises(ValueError, match=r"output\.packing.separator: '<eos>': the tokenizer has no such token"):
-        packing_ids(job.config.output.packing, job.tokenizer)
 
 
 @pytest.mark.parametrize("shuffle", [None, {"shards": 3}])

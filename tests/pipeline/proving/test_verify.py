@@ -130,17 +130,6 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_what_a_job_wrote_is_proven(tmp_path, tiny_vocab, shape):
-    folder = Folder(tmp_path, tiny_vocab, **shape)
-    report = verify.verify(str(folder.path))
-    assert report.problems == []
-    assert report.is_proven
-    assert (report.n_rows, report.n_tokens) == (8, sum(entry.n_tokens for entry in folder.entries))
-    named = [path for path in folder.path.rglob("*") if path.is_file() and path.suffix != ".json"]
-    assert report.n_files == len(named) + 2  # tokenizer.json, stats.json
-
-
 @pytest.fixture
 def long_lists(monkeypatch):
     """Makes every list of a manifest a long one, in a file of its own, of one record a row group."""
@@ -353,12 +342,6 @@ def test_forged_statistics_are_found(folder):
     expect(folder, f"{name}: not an Arrow file of statistics")
 
 
-def test_a_shard_whose_entry_is_gone_is_still_checked(folder):
-    (folder.path / filenames.entry_name(folder.entry.split_id)).unlink()
-    (folder.path / folder.entry.shard.file).write_bytes(b"")
-    expect(folder, "missing, or not a ledger entry", f"{folder.entry.shard.file}: 0 bytes, recorded")
-
-
 def test_forged_counts_and_summaries_are_found(folder):
     table = pq.read_table(folder.path / "vocab/token_counts.parquet")
     counts = table.column("count").to_pylist()
@@ -492,11 +475,6 @@ def test_a_manifest_of_something_else_is_a_problem(folder, data):
     (folder.path / "manifest.json").write_bytes(data)
     (problem,) = folder.problems()
     assert "manifest.json" in problem
-
-
-def test_a_folder_without_a_manifest_is_a_problem(tmp_path):
-    (problem,) = verify.verify(str(tmp_path)).problems
-    assert problem.endswith("holds no manifest.json")
 
 
 def test_a_job_without_shards_is_proven_by_its_files(tmp_path):

@@ -101,10 +101,7 @@ def test_one_wrong_id_in_a_document_of_any_length(corpus, tmp_path, kind, wrong_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("has_library", [True, False])
-def test_a_right_kernel_is_proven_in_all_documents(corpus, tmp_path, kind, has_library, monkeypatch):
-    if not has_library:
-        monkeypatch.setattr(from_input, "_library", lambda _: ("", None))
+def test_a_right_kernel_is_proven_in_all_documents(corpus, tmp_path, kind):
     run(config_of(corpus, tmp_path / "out", KINDS[kind]), mode="inline")
     report, again = prove(str(tmp_path / "out"), True, 1.0, ())
     assert report.problems == []

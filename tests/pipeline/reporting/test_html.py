@@ -67,20 +67,3 @@ def test_a_share_that_is_not_nothing_does_not_look_like_nothing_or_like_a_formul
     assert [html.percent(share) for share in (None, 0.0, 6e-7, 0.00004594, 0.5)] == [
         "-", "0 %", "<0.001 %", "0.004594 %", "50 %",
     ]  # fmt: skip
-
-
-def test_bars_of_another_colour_do_not_make_the_others_small():
-    rows = [("a", 2.0, 100.0), ("b", 1.0, 4.0)]
-    read = Reader(made(TABLE.replace("code=[1]", "bars=[1, 2], faint=[(0, 2)]"), heads="nmp", rows=rows))
-    assert [value for name, value in read.attributes if name == "style"] == [
-        "--share:0.5", "--share:1", "--share:0.25", "--share:1",
-    ]  # fmt: skip
-    assert sum(value == "n bar faint" for name, value in read.attributes if name == "class") == 1
-
-
-def test_columns_of_numbers_are_aligned_to_the_right_and_bars_have_one_scale():
-    rows = [("a", 1, "3 %", "x", 2.0), ("b", None, "-", "y", 0.5)]
-    read = Reader(made(TABLE.replace("code=[1]", "bars=[4]"), heads="nmpqr", rows=rows))
-    classes = [value for name, value in read.attributes if name == "class"]
-    assert classes == ["scroll", "n", "n", "n", "n", "n", "n bar", "n", "n", "n bar"]
-    assert [value for name, value in read.attributes if name == "style"] == ["--share:1", "--share:0.25"]

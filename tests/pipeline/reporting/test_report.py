@@ -12,13 +12,9 @@ import yaml
 
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import cli, filenames
-from tokenmill.pipeline.books.quantities import OTHER_PART
-from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import EXPAND
 from tokenmill.pipeline.reporting import page
-from tokenmill.pipeline.reporting.advice import advise
-from tokenmill.pipeline.reporting.stats_file import StatsFile
 
 EVIL = "<script>alert(1)</script> \u202e </td> the mill & the rest"
 TEXTS = [EVIL, "The mill grinds text into tokens.", "", "unaffable \u2c30 \u2c30 \u4e00", *["the text mill"] * 9]
@@ -78,11 +74,6 @@ def test_a_report_shows_itself_in_a_notebook_in_a_frame_that_nothing_leaves(job)
     assert attributes["srcdoc"] == page.render(report)
 
 
-def test_stats_are_what_their_schema_says(job):
-    stats = job.json("stats.json")
-    assert StatsFile.model_validate(stats).model_dump(exclude_unset=True) == stats
-
-
 def test_files_have_the_tokens_of_their_documents(job):
     expected = Counter()
     for path in sorted((job.output.parent / "corpus").glob("*.jsonl")):
@@ -108,21 +99,6 @@ def encoded(job, text):
         return job.tokenizer.encode_bare([text])[0].as_py()
     wrapped = job.config.text.wrap(job.tokenizer)
     return wrapped.encode_prepared(wrapped.prepare(pa.array([text])))[0].as_py()
-
-
-def test_lists_have_reasons_and_samples_and_say_what_they_leave_out(job):
-    found = page.gather(str(job.output))
-    rejected = found["rejected"]
-    assert {reason: found["count"] for reason, found in rejected.items()} == {"not_json": 1, "null_text": 1}
-    assert rejected["not_json"]["samples"][0]["record"] == 'no json <img src="x">'
-    assert all(each["meaning"] for each in rejected.values())
-    oov = found["stats"]["oov"]
-    n = oov["distinct_characters"]
-    assert f"These {n} together are 100 % of all that is unknown." in page.render(found)
-    oov |= {"characters": 4 * oov["characters"], "distinct_characters": n + 10}
-    shown = page.render(found)
-    assert f"These {n} together are 25 % of all that is unknown." in shown
-    assert "10 more characters are not shown." in shown
 
 
 def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
@@ -158,39 +134,11 @@ def test_the_config_of_a_page_runs(job):
     assert f"input {job.config.input.paths[0]}; tokenizer {job.config.tokenizer.file}, digest" in text
 
 
-def test_without_a_clock_the_config_of_a_page_lacks_paths_alone(job):
-    text = page.render(page.gather(str(job.output)))
-    shown = shown_config(text)
-    assert "The paths are not in it" in text
-    assert (shown["input"]["paths"], shown["output"]["path"]) == (["..."], "...")
-    of_tokenizer = {"file", "max_unknown_fraction"}  # the latter only ends a job
-    found = {"path": True, "packing": {"pad_token"}}  # the job takes the token from the tokenizer
-    ours, expected = (
-        config.model_dump(exclude={"input": {"paths", *LIMITS}, "tokenizer": of_tokenizer, "output": found})
-        for config in (Config.model_validate(shown), job.config)
-    )
-    assert ours == expected
-    assert {*shown} <= {"input", "output", *SHAPES[job.shape]}
-
-
 CLOCK = {
     "started": "2026-01-01T00:00:00+00:00", "seconds": 5.0, "stages": [], "hosts": 0, "workers": 0,
     "splits": {"planned": 1, "timed": 0, "earlier": 0}, "cpu_seconds": 0.0, "seconds_of_splits": {}, "throughput": [],
     "slowest": [],
 }  # fmt: skip
-
-
-def test_what_another_folder_has_is_not_lost_and_a_wrong_sum_is_told(job):
-    found = page.gather(str(job.output))
-    found["headline"] |= {"records": found["headline"]["records"] + 1000, "filtered": 1000}
-    found["filtered"] = {OTHER_PART: 1000}
-    found["flow"][0]["parts"]["filtered bytes"] = 10**6
-    assert page._picture(found)["lost"] < 50
-    assert not [line for line in advise(found) if "filtered" in line]
-    assert f"<dd>2<small>of {len(TEXTS) + 2}" in page.render(found)
-    found = page.gather(str(job.output))
-    found["flow"][0]["total"] += 1
-    assert page.render(found).count('class="sum wrong"') == 1
 
 
 @pytest.mark.parametrize("asked", [True, False])

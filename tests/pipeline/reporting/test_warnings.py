@@ -55,15 +55,6 @@ def test_the_summary_says_what_was_cut_and_a_threshold_warns(make, render):
         assert other.plan.job.digest == job.plan.job.digest  # a finished job may be looked at with another threshold
 
 
-def test_nothing_is_said_where_nothing_is_cut(make, render):
-    job = make(tokenizer={"truncation": {"max_length": 100, "warn_above": 0}}).run()
-    assert "cut" not in render(summarize(str(job.output), 1.0)).split()
-    assert "MB/s" in render(summarize(str(job.output), 1.0))
-    assert "MB/s" not in render(summarize(str(job.output), 1.0, is_resumed=True))
-    assert warnings(str(job.output), job.config) == []
-    assert warnings(str(job.output), make("other").config) == []
-
-
 @pytest.fixture
 def render():
     from rich.console import Console

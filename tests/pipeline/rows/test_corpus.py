@@ -11,7 +11,6 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
@@ -19,10 +18,9 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 from tests.rows import run_inline
 from tokenmill import ReadCorpus
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.rows import corpus
-from tokenmill.pipeline.rows.corpus import _joined, _plan, _ReadFn, _units
-from tokenmill.pipeline.splits import EXPANSION, Split
+from tokenmill.pipeline.rows.corpus import _plan, _ReadFn, _units
+from tokenmill.pipeline.splits import Split
 
 
 @pytest.fixture
@@ -55,30 +53,6 @@ def documents_of(folder):
         for batch in corpus.read_split(split, options_of(folder)):
             found.update(batch.documents.column("doc_id").to_pylist())
     return found
-
-
-def test_units_are_all_of_a_split_and_nothing_else(folder):
-    options = options_of(folder)
-    lines = list(_plan(b"", options))
-    planned = plan_splits(options, "")
-    assert sorted(lines) == sorted(split.to_json() for split in planned)
-    work = [Split.from_json(line).n_work for line in lines]
-    assert work == sorted(work, reverse=True)
-    fn = _ReadFn(options)
-    kinds = set()
-    for line in lines:
-        split, units = Split.from_json(line), _units(line, options.document)
-        whole = fn.initial_restriction(line)
-        assert (whole.start, whole.stop) == (0, len(units))
-        assert _joined(units)[0].start == split.pieces[0].start
-        assert _joined(units)[-1].stop == split.pieces[-1].stop
-        sizes = [fn.restriction_size(line, OffsetRange(i, i + 1)) for i in range(len(units))]
-        assert sum(sizes) == fn.restriction_size(line, whole)
-        assert split.n_work - len(units) < sum(sizes) <= split.n_work
-        kinds.add((split.pieces[-1].format, len(split.pieces) > 1, len(units) > 1))
-    assert {("jsonl", False, True), ("jsonl", True, True), ("parquet", False, True)} <= kinds
-    (zipped,) = (piece for split in planned for piece in split.pieces if piece.compression == "gzip")
-    assert zipped.n_work == EXPANSION * zipped.n_bytes
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,17 +92,6 @@ def test_a_runner_that_rebalances_loses_and_doubles_nothing(seed, folder, monkey
     assert taken
 
 
-def test_every_record_is_read_once(run, folder):
-    expected = documents_of(folder)
-
-    def check(found):
-        assert Counter(found) == expected
-
-    with run() as pipeline:
-        batches = pipeline | ReadCorpus(str(folder / "*"), split_bytes=8000, as_batches=True)
-        assert_that(batches | beam.FlatMap(lambda batch: batch.column("doc_id").to_pylist()), check)
-
-
 def test_paths_without_a_file_are_told_before_anything_runs(tmp_path):
     """As `ReadFromText` tells, which has `validate`, too."""
     (tmp_path / "here.jsonl").write_text("{}")
@@ -151,25 +114,6 @@ def test_a_record_that_cannot_be_read_is_an_error_unless_it_has_an_output(tiny_c
         run_inline(lambda pipeline: pipeline | ReadCorpus(paths))
     with pytest.raises(Exception, match=r"1 of 5 elements fail, more than the threshold of 0\.1 allows"):
         run_inline(lambda pipeline: pipeline | ReadCorpus(paths).with_exception_handling(threshold=0.1))
-
-
-def test_a_split_of_plain_text_can_be_split_and_shows_progress(tmp_path):
-    """By default it was one unit of 32 MiB: nothing could be taken away, and it was at 0 % until its end."""
-    (tmp_path / "text.txt").write_text("the mill grinds text\n" * 500_000)
-    options = InputConfig(paths=[str(tmp_path / "text.txt")])
-    fn, (line,) = _ReadFn(options), _plan(b"", options)
-    tracker = fn.create_tracker(fn.initial_restriction(line))
-    assert tracker.current_restriction().stop == 11
-    reading = fn.process(line, tracker)
-    n = sum(next(reading).documents.num_rows for _ in range(3))
-    assert 0.1 < tracker.current_progress().fraction_completed < 0.8
-    primary, residual = tracker.try_split(0.5)
-    n += sum(batch.documents.num_rows for batch in reading)
-    tracker.check_done()
-    assert 0 < residual.start == primary.stop
-    rest = fn.create_tracker(residual)
-    assert n + sum(batch.documents.num_rows for batch in fn.process(line, rest)) == 500_000
-    rest.check_done()
 
 
 TEXTS = {

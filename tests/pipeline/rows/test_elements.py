@@ -26,7 +26,6 @@ from tokenmill import (
     WriteShards,
 )
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
@@ -151,14 +150,6 @@ def test_a_row_that_is_not_utf8_goes_to_its_own_output(tokenizer):
         assert_that(shown, equal_to([({"id": 2, "text": b"latin caf\xe9"}, msg)]), label="Bad")
 
     run_inline(build)
-
-
-def test_a_batch_that_is_not_valid_is_an_error():
-    numbers = pa.py_buffer(np.array([0, 1_000_000, 5], np.int32))
-    damaged = pa.Array.from_buffers(pa.string(), 2, [None, numbers, pa.py_buffer(b"hello")])
-    for batch in (pa.record_batch({"text": damaged}), pa.record_batch({"other": damaged, "text": ["a", "b"]})):
-        with pytest.raises(ValueError, match=r"column '(text|other)': not a valid Arrow array"):
-            elements_of.check_batch(batch)
 
 
 @pytest.mark.parametrize("kind", [pa.Table, typing.Any])

@@ -89,24 +89,6 @@ def test_ids_must_be_in_the_vocabulary(tokenizer, tmp_path):
             run_inline(lambda pipeline, rows=rows: pipeline | beam.Create(rows) | VocabularyStatistics(tokenizer))
 
 
-def test_shards_of_another_number_are_not_left_beside_these(tokenizer, tmp_path):
-    def write(n_shards, **options):
-        rows = [{"input_ids": [i]} for i in range(4)]
-        run_inline(
-            lambda pipeline: (
-                pipeline | beam.Create(rows) | WriteShards(str(tmp_path), tokenizer, n_shards=n_shards, **options)
-            )
-        )
-
-    write(2)
-    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write(2)  # replaces its own
-    for n_shards, options in ((3, {}), (1, {}), (2, {"format": "arrow"})):
-        with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00000-of-00002\.parquet'"):
-            write(n_shards, **options)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
-
-
 def test_shards_of_an_earlier_run_are_never_among_those_of_this_one(tokenizer, tmp_path):
     """What fails before all files are written leaves the shards as they were; what it has half written goes later."""
 

@@ -4,16 +4,12 @@
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.rows import TEXTS, Doc, as_dict, as_row, ids_are, run_inline
-from tests.strategies import FEWER
+from tests.rows import TEXTS, Doc, as_dict, as_row, ids_are
 from tokenmill import (
     ComputeAndApplyTokenizer,
     CountWords,
@@ -26,7 +22,6 @@ from tokenmill import (
     VocabularyStatistics,
     WriteShards,
 )
-from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
@@ -47,23 +42,6 @@ def test_long_texts_become_several_rows(inline, tokenizer):
     assert_that(rows | Tokenize(tokenizer, max_length=3, overflow="rows", stride=1), check)
 
 
-@FEWER  # each of them is a pipeline
-@given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 50))
-def test_any_texts_in_any_batches(texts, n_characters):
-    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "字"], oov="contain")
-    texts = [text.encode("utf-8", "ignore").decode() for text in texts]
-    limit, batching.BATCH_CHARACTERS = batching.BATCH_CHARACTERS, n_characters
-    try:
-        with open_runner(choose_runner((), mode="inline")) as (runner, options):
-            pipeline = beam.Pipeline(runner=runner, options=options)
-            rows = pipeline | beam.Create([as_row(i, text) for i, text in enumerate(texts)])
-            expected = {i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(texts)}
-            assert_that(rows | Tokenize(tokenizer), ids_are(expected))
-            pipeline.run()
-    finally:
-        batching.BATCH_CHARACTERS = limit
-
-
 def test_what_cannot_be_used_goes_to_its_own_output(run, tokenizer):
     elements = [
         as_dict(0, "a mill"),
@@ -78,12 +56,6 @@ def test_what_cannot_be_used_goes_to_its_own_output(run, tokenizer):
         shown = bad | beam.Map(lambda row: (row.element["id"], row.msg.partition(":")[0], bool(row.stack)))
         expected = [(1, "ValueError"), (2, "KeyError"), (3, "TypeError")]
         assert_that(shown, equal_to([(*each, True) for each in expected]), label="Bad")
-
-
-def test_an_error_shows_the_element(tokenizer):
-    elements = [as_dict(0, "a"), as_dict(1, None)]
-    with pytest.raises(Exception, match=r"Tokenize: ValueError: the field 'text' is null; the element is .*'id': 1"):
-        run_inline(lambda pipeline: pipeline | beam.Create(elements) | Tokenize(tokenizer))
 
 
 @pytest.mark.parametrize(
@@ -186,12 +158,3 @@ def test_tokens_unknown_ones_and_lengths_are_counted_once(kind, inline, tokenize
     assert unknown == 1
     (told,) = (each.committed for each in metrics["distributions"] if each.key.metric.name == "tokens-per-row")
     assert (told.count, told.sum, told.min, told.max) == (len(lengths), sum(lengths), min(lengths), max(lengths))
-
-
-def test_numpy_ids_are_written_with_a_schema(inline, tokenizer, tmp_path):
-    schema = pa.schema({"text": pa.string(), "input_ids": pa.list_(pa.int32())})
-    tokens = inline | beam.Create([{"text": "a mill"}]) | Tokenize(tokenizer, as_numpy=True, with_counts=False)
-    _ = tokens | beam.io.WriteToParquet(str(tmp_path / "out"), schema)
-    inline.run()
-    (path,) = tmp_path.glob("out*")
-    assert pq.read_table(path).to_pylist() == [{"text": "a mill", "input_ids": [6, 7]}]

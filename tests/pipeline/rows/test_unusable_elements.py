@@ -3,7 +3,6 @@
 
 import dataclasses
 import enum
-import pickle
 import typing
 
 import apache_beam as beam
@@ -14,17 +13,16 @@ from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import error_handling
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints import typehints
-from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfo, PaneInfoTiming
+from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rows import fields, run_inline
 from tests.strategies import FEWER
 from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
-from tokenmill.pipeline.counting import count
-from tokenmill.pipeline.rows import batching, vocabulary
+from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
@@ -71,25 +69,6 @@ class Named(enum.StrEnum):
 
     def __str__(self):
         return "its name"
-
-
-def test_tokenizers_of_many_windows_are_prepared_once_a_batch(tokenizer, monkeypatch):
-    """More windows than functions are kept: the one that was not used for longest goes, not all."""
-    monkeypatch.setattr(batching, "KEPT_FUNCTIONS", 4)
-    step, prepared = Tokenize(tokenizer), []
-    prepare, given = step._work.prepare, [str(i) for i in range(6)]
-    step._work = dataclasses.replace(step._work, prepare=lambda each: prepared.append(each) or prepare(None))
-    fn = gather_of(step, has_side_input=True)
-    at = beam.utils.timestamp.Timestamp(0), beam.transforms.window.GlobalWindow(), PANE_INFO_UNKNOWN
-    for _ in range(5):
-        for each in given:
-            assert fn.process("a mill", *at, each) is None
-    assert prepared == given
-    assert len(list(fn.finish_bundle())) == 30
-    assert [*fn._functions] == given[-4:]
-    for each in (given[-4], "another"):
-        fn._prepare(each)
-    assert [*fn._functions] == [*given[-2:], given[-4], "another"]
 
 
 GOOD = {
@@ -239,16 +218,6 @@ def test_what_schemas_of_beam_misread_is_passed_on_as_it_is(tokenizer):
     run_inline(build)
 
 
-def test_a_step_may_replace_the_text_of_strings(tokenizer):
-    def build(pipeline):
-        texts = pipeline | beam.Create(["e\u0301"])
-        assert_that(texts | Normalize(["nfc"]), equal_to([beam.Row(text="\xe9")]), label="Normalized")
-        ids = texts | Tokenize(tokenizer, output="text", with_counts=False) | beam.Map(lambda row: row.text)
-        assert_that(ids, equal_to([ids_of(tokenizer, "e\u0301")]), label="Ids")
-
-    run_inline(build)
-
-
 def test_an_empty_side_input_is_named(tokenizer):
     def build(pipeline):
         nothing = pipeline | "Nothing" >> beam.Create([]).with_output_types(str)
@@ -294,19 +263,6 @@ def test_a_bad_row_is_computed_once_and_its_letter_is_short(wrong, tokenizer, mo
 
 def views(texts):
     return texts.view(pa.binary()).cast(pa.binary_view()).view(pa.string_view())
-
-
-@pytest.mark.parametrize("kind", [pa.array, pa.Array.dictionary_encode, views])
-def test_bad_rows_of_a_batch_are_computed_once(kind, tokenizer, monkeypatch):
-    texts = kind(pa.array([None, b"caf\xe9", b"a mill"] * 100).view(pa.string()))
-    step = Tokenize(tokenizer).with_exception_handling()
-    note_sizes(step, calls := [])
-    fn = gather_of(step)
-    far = pa.array([2**62] * len(texts), pa.timestamp("s"))
-    found = list(fn.process(pa.record_batch([texts, far, far], names=["text", "time", "time"])))
-    assert pickle.loads(pickle.dumps(found[0].letter)).element["time"].num_rows == 1
-    assert [each.num_rows for each in found if isinstance(each, pa.RecordBatch)] == [100]
-    assert (sum(isinstance(each, batching.Failed) for each in found), calls) == (200, [100])
 
 
 def test_a_batch_that_is_not_valid_has_a_letter(tokenizer):
@@ -363,36 +319,6 @@ def test_rows_that_fail_while_they_are_computed_are_found_by_looking(what, token
     assert calls[2:] == [300, 200]
 
 
-def test_windows_with_tokenizers_of_their_own_are_gathered_each(tiny_vocab, monkeypatch):
-    """Elements of sliding windows go from one side input to the next; each of these still gets whole batches."""
-    sizes = []
-    monkeypatch.setattr(batching.GatherFn, "_of_rows", _noting(batching.GatherFn._of_rows, sizes))
-    tokenizers = [Tokenizer.for_bert([*tiny_vocab, f"x{i}"]).to_str() for i in range(12)]
-
-    def build(pipeline):
-        vocabularies = [TimestampedValue(text, 10 * i) for i, text in enumerate(tokenizers)]
-        side = pipeline | "Vocabularies" >> beam.Create(vocabularies) | "V" >> beam.WindowInto(FixedWindows(10))
-        texts = [TimestampedValue("a mill", i % 70) for i in range(200)]
-        _ = (
-            pipeline
-            | beam.Create(texts)
-            | beam.WindowInto(SlidingWindows(50, 10))
-            | Tokenize(beam.pvalue.AsSingleton(side))
-        )
-
-    run_inline(build)
-    assert sum(sizes) == 200 * 5
-    assert len(sizes) <= 12
-
-
-def _noting(function, sizes):
-    def noting(self, compute, elements):
-        sizes.append(len(elements))
-        return function(self, compute, elements)
-
-    return noting
-
-
 def test_a_threshold_a_handler_and_a_callback(tokenizer, tmp_path):
     elements = ["a mill", None, "text", "a"]
     told = tmp_path / "told"
@@ -430,21 +356,6 @@ def test_a_threshold_a_handler_and_a_callback(tokenizer, tmp_path):
         Tokenize(tokenizer).with_exception_handling(timeout=3)
     with pytest.raises(ValueError, match=r"threshold must be in 0\.\.1, got 2"):
         Tokenize(tokenizer).with_exception_handling(threshold=2)
-
-
-def test_counters_of_many_windows_are_bounded_together(tokenizer, monkeypatch):
-    """A counter takes 2 MB however few words it has, and sessions are as many windows as there are times at first."""
-    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 20 << 20)
-    fn, found, most = vocabulary._CountTextsFn(CountWords(tokenizer)._tokenizer, 4), [], 0
-    texts = pa.record_batch({"text": ["a mill"]})
-    fn.start_bundle()
-    for i in range(60):
-        found += fn.process(texts, None, IntervalWindow(i, i + 5))
-        most = max(most, len(fn._counters))
-    found += fn.finish_bundle()
-    assert 8 <= most <= 20
-    words = sorted((each.windows[0].start, *row.values()) for each in found for row in each.value[1].to_pylist())
-    assert words == [(i, word, 1) for i in range(60) for word in (b"a", b"mill")]
 
 
 def test_steps_that_count_have_a_second_output_too(tokenizer, tmp_path):

@@ -7,33 +7,17 @@ from collections import Counter
 
 import apache_beam as beam
 import pyarrow as pa
-import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
-from apache_beam.typehints.row_type import RowTypeConstraint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rows import TEXTS, as_row, ids_are, run_inline
-from tokenmill import CountWords, Detokenize, Tokenize, TrainVocabulary, VocabularyStatistics
+from tests.rows import as_row, ids_are
+from tokenmill import CountWords, Detokenize, Tokenize, TrainVocabulary
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.rows import vocabulary
 from tokenmill.pipeline.rows.vocabulary import AddUp
 from tokenmill.tokenizer import Tokenizer
-
-
-def test_words_of_small_windows_are_merged_together(inline, tokenizer):
-    """A window costs what its parts cost, so that one with few words has one part, unless more are asked for."""
-    batch = pa.record_batch({"text": TEXTS})
-    batches = inline | beam.Create([batch]).with_output_types(pa.RecordBatch)
-    windowed = (
-        batches | beam.Map(lambda each: each).with_output_types(pa.RecordBatch) | beam.WindowInto(FixedWindows(10))
-    )
-    for of, options, is_one in ((windowed, {}, True), (windowed, {"n_partitions": 16}, False), (batches, {}, False)):
-        label = f"{is_one} {options}"
-        counts = of | label >> CountWords(tokenizer, **options)
-        n = counts | f"N {label}" >> beam.combiners.Count.Globally().without_defaults()
-        assert_that(n | f"One {label}" >> beam.Map(lambda n: n == 1), equal_to([is_one]), label=f"Check {label}")
 
 
 def test_a_vocabulary_that_changes_from_window_to_window(inline, tiny_vocab):
@@ -57,30 +41,6 @@ def test_train_and_apply_in_one_pipeline(run, tmp_path):
         words = counts | beam.Map(lambda row: (row.word.decode(), row.count))
         expected = [("the", 25), ("mill", 20), ("grinds", 20), ("text", 5), ("tokens", 5), ("texts", 5), ("token", 5)]
         assert_that(words, equal_to(expected), label="Words")
-
-
-def test_statistics_are_those_of_the_ids(inline, tokenizer):
-    def check(found):
-        (told,) = found
-        ids = [i for text in TEXTS for i in tokenizer.encode(text, add_special_tokens=False).ids]
-        assert (told["documents"], told["tokens"]) == (len(TEXTS), len(ids))
-        assert told["used"] == len(set(ids))
-
-    tokens = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)]) | Tokenize(tokenizer)
-    assert_that(tokens | VocabularyStatistics(tokenizer), check)
-
-
-def test_training_on_nothing_is_an_error():
-    for texts in ([], [beam.Row(text="")]):
-        with pytest.raises(Exception, match="there are no words to train on: the input holds no text"):
-            run_inline(
-                lambda p, t=texts: (
-                    p
-                    | beam.Create(t).with_output_types(RowTypeConstraint.from_fields([("text", str)]))
-                    | CountWords()
-                    | TrainVocabulary(vocab_size=40)
-                )
-            )
 
 
 WORDS = st.lists(st.tuples(st.sampled_from([b"", b"a", b"mill", b"\xe7\x8e\xab", b"w" * 40]), st.integers(0, 9)))
@@ -134,23 +94,3 @@ def test_counts_are_added_up_as_by_a_loop(data, kind, limits):
     for batch in found:
         assert batch.schema.equals(fn._schema)
         assert [tuple(row.values()) for row in batch.to_pylist()] == sorted(loop.items())
-
-
-def test_a_shuffle_takes_little(tokenizer):
-    """Neither what a table was cut from, nor a number for each id that did not occur."""
-    words = [{"word": str(i).encode(), "count": 1} for i in range(10_000)]
-    batch = pa.RecordBatch.from_pylist(words, schema=schemas.WORD_COUNTS)
-    _, _, fn = KINDS["words"]
-    assert len(pickle.dumps(fn.compact(fn.add_input(fn.create_accumulator(), batch.slice(7, 3))))) < 2000
-    large = Tokenizer.for_bert(["[UNK]", *(f"w{i}" for i in range(100_000))])
-    counted = VocabularyStatistics(large)._work.prepare(None)(pa.array([[99_999, 5, 5]], pa.large_list(pa.int32())))
-    assert counted.to_pylist() == [{"id": -1, "count": 1}, {"id": 5, "count": 2}, {"id": 99_999, "count": 1}]
-
-
-@pytest.mark.parametrize("few", [0, 256])
-def test_more_than_can_be_counted_is_an_error(few, monkeypatch):
-    monkeypatch.setattr(vocabulary, "_FEW_WORDS", few)
-    batch = pa.record_batch([[b"a", b"b"], [1 << 62, 1 << 62]], schema=schemas.WORD_COUNTS)
-    _, _, fn = KINDS["words"]
-    with pytest.raises(OverflowError):
-        fn.extract_output(fn.add_input(fn.create_accumulator(), batch))

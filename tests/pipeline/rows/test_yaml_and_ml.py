@@ -7,11 +7,10 @@ from pathlib import Path
 import apache_beam as beam
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from apache_beam.ml.transforms.base import MLTransform
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.fully_qualified_named_transform import FullyQualifiedNamedTransform
-from apache_beam.yaml import yaml_testing, yaml_transform
+from apache_beam.yaml import yaml_transform
 
 from tokenmill import ComputeAndApplyTokenizer, Tokenize
 from tokenmill.pipeline import rows
@@ -58,38 +57,6 @@ pipeline:
 def test_error_handling_names_one_output(tiny_vocab_file):
     with pytest.raises(ValueError, match=r"Tokenize: error_handling .* needs output, the name of the second output"):
         yaml_transforms._step(Tokenize)(tokenizer=str(tiny_vocab_file), error_handling={"threshold": 0.5})
-
-
-@pytest.mark.parametrize("step", ["Tokenize", "TrainVocabulary"])
-def test_with_the_harness_of_beam_yaml(step, tiny_vocab_file):
-    config = {
-        "Tokenize": {"tokenizer": str(tiny_vocab_file)},
-        "TrainVocabulary": {"vocab_size": 30, "min_frequency": 1},
-    }
-    texts = [{"type": "Create", "name": "Texts", "config": {"elements": [{"text": "a mill"}, {"text": "the"}]}}]
-    count = [] if step == "Tokenize" else [{"type": "CountWords", "name": "Count"}]
-    last = {"type": step, "name": "Last", "config": config[step]}
-    spec = {
-        "providers": [{"include": str(PROVIDERS)}],
-        "pipeline": {"type": "chain", "transforms": [*texts, *count, last]},
-    }
-    expected = [
-        {"text": "a mill", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0},
-        {"text": "the", "input_ids": [5], "n_tokens": 1, "n_oov": 0},
-    ]
-    if step == "TrainVocabulary":
-        trained = Tokenizer.untrained_bert().train_from_iterator(["a mill", "the"], _trainer())
-        expected = [{"tokenizer_json": trained.to_str()}]
-    test = {"expected_inputs": [], "expected_outputs": [{"name": "Last", "elements": expected}]}
-    with open_runner(choose_runner((), mode="inline")) as (_, options):
-        yaml_testing.run_test(yaml.dump(spec), {"name": step, **test}, options)
-
-
-def _trainer():
-    from tokenmill.tokenizer.trainers import WordPieceTrainer
-
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    return WordPieceTrainer(vocab_size=30, min_frequency=1, special_tokens=special)
 
 
 def test_a_vocabulary_computed_in_one_run_and_applied_in_another(run_once, tmp_path):

@@ -57,16 +57,6 @@ def test_throughput_adds_up_to_what_was_read(tmp_path_factory, times):
     assert found["seconds_of_splits"]["p100"] == pytest.approx(lengths[0])
 
 
-def test_splits_of_an_earlier_run_add_up_with_those_of_the_last(tmp_path):
-    before, now = (clock.SplitTime(f"{i}", i, "a", at, at + 1, 1, 5, 1, "h", "1") for i, at in ((0, 10.0), (1, 1010.0)))
-    found = gathered(tmp_path, [before, now])
-    assert found["splits"] == {"planned": 10, "timed": 2, "earlier": 1}
-    assert [each["index"] for each in found["slowest"]] == [0, 1]
-    assert found["worker_seconds"] == found["cpu_seconds"] == 2
-    points = found["throughput"]
-    assert sum(point["bytes_per_second"] for point in points) * points[0]["second"] == pytest.approx(5)
-
-
 def test_what_is_no_time_is_left_out(tmp_path):
     (tmp_path / filenames.CLOCKS).mkdir()
     (tmp_path / filenames.CLOCKS / "x.json").write_text('{"later": 1}')

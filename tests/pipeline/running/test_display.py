@@ -92,18 +92,6 @@ def test_plain_lines_where_there_is_no_terminal(monkeypatch):
     assert not any("\x1b" in line for line in lines)
 
 
-def test_stages_between_two_looks_are_not_left_out():
-    watched, stream = Progress([COUNT, TOKENIZE]), io.StringIO()
-    with show(watched, stream):
-        time.sleep(0.01)
-        for split_id in "ab":
-            watched.finish("counting", split_id)
-        watched.enter("training")
-        watched.finish("tokenizing", "a")
-    lines = [line.split(" took")[0] for line in stream.getvalue().splitlines()]
-    assert lines[-3:] == ["tokenmill: counting", "tokenmill: training", "tokenmill: tokenizing"]
-
-
 class Notebook(io.StringIO):
     """As the streams of a notebook's kernel."""
 
@@ -119,22 +107,6 @@ def test_one_line_that_changes_in_a_notebook(monkeypatch, capsys):
     assert (first, len(lines) >= 5, "\n" in "".join(lines)) == ("", True, False)
     assert lines[-1].rstrip().endswith("1 rejected")
     assert all(len(line) >= len(before.rstrip()) for before, line in itertools.pairwise(lines))  # nothing of it is left
-
-
-def test_nothing_is_shown_of_what_is_over_at_once(monkeypatch):
-    monkeypatch.setattr(display, "_BAR_SECONDS", 0.01)
-    stream, watched = io.StringIO(), Progress([Stage("listing files", "", {})])
-    with show(watched, stream, after=9):
-        watched.measure("listing files", "files", 0, lambda: 12_345)
-    assert stream.getvalue() == ""
-    with show(watched, stream, after=0.01):
-        time.sleep(0.05)
-    assert stream.getvalue().startswith("tokenmill: listing files, 12,345 files\ntokenmill: listing files took ")
-
-
-def test_lines_come_every_few_seconds(monkeypatch):
-    lines = run_a_job(io.StringIO(), monkeypatch, line_seconds=0).splitlines()
-    assert sum(line.startswith("tokenmill: counting 25%") for line in lines) >= 2
 
 
 def test_a_bar_on_a_terminal(monkeypatch):

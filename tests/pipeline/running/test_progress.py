@@ -2,27 +2,11 @@
 """Progress: what workers say, what the output folder says, and who is told to stop."""
 
 import json
-import threading
-import time
 
-import pytest
-
-from tokenmill.pipeline.running import progress
-from tokenmill.pipeline.running.progress import Cancelled, Progress, Snapshot, Stage, reporting_to
-from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.pipeline.running.progress import Progress, Snapshot, Stage
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
 TOKENIZE = Stage("tokenizing", "_ledger", {"a": 100, "b": 300})
-
-
-def test_stage_of_splits_knows_what_is_compressed():
-    def split(split_id, compression):
-        piece = Piece("p", "p", 50, "v", "jsonl", compression, 0, 50)
-        return Split(0, split_id, (piece, piece))
-
-    stage = Stage.of("counting", "_counts", [split("x", "none"), split("y", "gzip")])
-    assert stage == Stage("counting", "_counts", {"x": 100, "y": 100}, frozenset({"y"}))
-    assert stage.n_bytes == 200
 
 
 def test_batches_count_at_once_and_a_committed_split_counts_in_full():
@@ -38,12 +22,6 @@ def test_batches_count_at_once_and_a_committed_split_counts_in_full():
     assert watched.snapshot("counting") == Snapshot("counting", 100, 400, 130, 0, 2)
 
 
-def test_a_split_committed_by_an_earlier_run_is_done_but_not_read():
-    watched = Progress([TOKENIZE])
-    watched.finish("tokenizing", "b")
-    assert watched.snapshot() == Snapshot("tokenizing", 300, 400, 0, 0, 0)
-
-
 def test_compressed_splits_are_estimated_from_those_that_are_done():
     watched = Progress([Stage("tokenizing", "_ledger", {"a": 100, "b": 300}, frozenset({"a", "b"}))])
     watched.advance("tokenizing", "a", 100, 0, 0)
@@ -54,47 +32,6 @@ def test_compressed_splits_are_estimated_from_those_that_are_done():
     watched.finish("tokenizing", "a")
     watched.advance("tokenizing", "b", 10_000, 0, 0)
     assert watched.snapshot().n_done == 100 + 50  # 200 times smaller, as the first was
-
-
-def test_a_stage_with_a_measure_of_its_own_is_asked_whenever_somebody_looks():
-    watched = Progress([COUNT])
-    watched.enter("training")
-    done = [0]
-    watched.measure("training", "merges", 10, lambda: done[0])
-    assert watched.snapshot() == Snapshot("training", 0, 10, unit="merges")
-    done[0] = 7
-    assert watched.snapshot() == Snapshot("training", 7, 10, unit="merges")
-
-
-def test_stages_are_remembered_in_order_and_do_not_come_back():
-    watched = Progress([COUNT, TOKENIZE])
-    watched.enter("training")
-    watched.finish("tokenizing", "a")
-    watched.advance("counting", "b", 1, 0, 0)
-    names, seconds = zip(*watched.lengths(time.monotonic() + 5), strict=True)
-    assert names == ("counting", "training", "tokenizing")
-    assert min(seconds) >= 0
-    assert 5 <= seconds[-1] <= sum(seconds) < 60
-    assert watched.snapshot().stage == "tokenizing"
-
-
-def test_cancelling_stops_workers_at_their_next_batch():
-    watched = Progress([COUNT])
-    watched.advance("counting", "a", 1, 0, 0)
-    watched.cancel()
-    with pytest.raises(Cancelled):
-        watched.advance("counting", "a", 1, 0, 0)
-
-
-def test_workers_of_other_threads_see_who_watches():
-    watched, seen = Progress(), []
-    assert progress.current() is None
-    with reporting_to(watched):
-        thread = threading.Thread(target=lambda: seen.append(progress.current()))
-        thread.start()
-        thread.join()
-    assert seen == [watched]
-    assert progress.current() is None
 
 
 def looking_at(folder, stages):
@@ -127,11 +64,3 @@ def test_folder_says_what_is_done_whoever_did_it(tmp_path):
     source.refresh()
     assert source.snapshot() == Snapshot("tokenizing", 400, 400, 90, 20, 3)
     assert looking_at(tmp_path / "none", []).snapshot() == Snapshot("starting")
-
-
-def test_shards_of_a_shuffle_count_with_their_share_of_the_input(tmp_path):
-    source = looking_at(tmp_path, [TOKENIZE, Stage("shuffling", "_ledger", {"c": 200, "d": 200})])
-    (tmp_path / "_ledger").mkdir()
-    (tmp_path / "_ledger/c.json").write_text(json.dumps({"shard_id": "c", "sums": {"n_tokens": 7}, "counts": {"": {}}}))
-    source.refresh()
-    assert source.snapshot() == Snapshot("shuffling", 200, 400, 200, 7, 0)

@@ -16,7 +16,6 @@ from tokenmill.pipeline.running.messages import explain
 from tokenmill.pipeline.running.runners import (
     MODES,
     RunnerSettings,
-    available_cores,
     check_beam_args,
     choose_runner,
     open_runner,
@@ -49,12 +48,6 @@ ROOT = Path(__file__).parents[3]
 )
 def test_choice(beam_args, ours, expected):
     assert choose_runner(beam_args, **ours) == expected
-
-
-def test_default_is_every_core_this_process_may_use():
-    cores = available_cores()
-    assert cores == len(os.sched_getaffinity(0))
-    assert choose_runner([]).workers == cores
 
 
 @pytest.mark.parametrize(
@@ -134,23 +127,6 @@ def test_every_mode_runs_the_same_graph(mode):
                 rows | "Where" >> beam.Map(lambda row: row[2:]), equal_to([("1", os.getpid())] * 9), label="CheckWhere"
             )
         pipeline.run()
-
-
-def test_replayed_bundles_reach_the_runner():
-    _Recorder.seen.clear()
-    with open_runner(choose_runner(["--direct_runner_bundle_repeat=2"], mode="inline")) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        _ = pipeline | beam.Create([7]) | beam.Map(_Recorder())
-        pipeline.run()
-    assert _Recorder.seen == [7, 7, 7]
-
-
-class _Recorder:
-    seen: list[int] = []
-
-    def __call__(self, element):
-        _Recorder.seen.append(element)
-        return element
 
 
 FAILING = """

@@ -3,13 +3,11 @@
 
 from collections import defaultdict
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.shuffling.test_runs import ROWS, WIDE, keys_of, make_batch
-from tokenmill.pipeline import shuffling as passes
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.output.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
@@ -66,25 +64,6 @@ def test_passes_change_nothing(tmp_path_factory, splits, n_shards, fan_in, run_b
     found = list(merged(folder, files, n_shards))
     assert [each[:3] for each in found] == [each[:3] for each in expected]
     assert [number for number, *_ in found] == [*range(n_shards)]
-
-
-def test_a_pass_finds_what_it_has_merged_and_merges_what_is_damaged(tmp_path, monkeypatch):
-    rows = [(int(key), "id", [1, 2], [], None) for key in np.random.default_rng(0).integers(0, 1 << 63, 50)]
-    files = [sort(str(tmp_path), i, [rows[i::3]], 1 << 20) for i in range(3)]
-    arguments = 0, (0, 4), str(tmp_path), 1 << 20, WIDE
-    calls = []
-    monkeypatch.setattr(passes, "merge_range", lambda *args, **kwargs: calls.append(1) or merge_range(*args, **kwargs))
-    first = merge_runs(files, *arguments)
-    path = tmp_path / runs_name(first.split_id)
-    data = path.read_bytes()
-    assert merge_runs(files, *arguments) == first
-    assert len(calls) == 1
-    for damaged, content in ((path, data[:-1]), (path.with_suffix(".json"), b"{")):
-        damaged.write_bytes(content)
-        assert merge_runs(files, *arguments) == first
-        assert path.read_bytes() == data
-    assert len(calls) == 3
-    assert merge_runs(files[:2], *arguments).split_id != first.split_id
 
 
 @pytest.mark.parametrize("fan_in", [2, 8, 256])

@@ -2,10 +2,6 @@
 """Sorted runs, their merge by ranges, and sums that no order changes."""
 
 import contextlib
-import io
-import subprocess
-import sys
-import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import shuffling as reference
-from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
-from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.output import spill
 from tokenmill.pipeline.output.spill import (
     N_KEYS,
@@ -28,7 +23,6 @@ from tokenmill.pipeline.output.spill import (
     arrange,
     merge_range,
     open_runs,
-    shard_range,
 )
 from tokenmill.pipeline.output.staging import Staging
 
@@ -109,31 +103,6 @@ def test_rows_are_arranged_as_the_reference_implementation_arranges_them(rows, d
         assert found.to_pylist() == reference.arrange(column.to_pylist(), places.tolist())
 
 
-def test_columns_need_no_pandas(repository):
-    program = """
-import sys
-
-class Missing:  # as where only locks/runtime.lock is installed
-    def find_spec(self, name, path=None, target=None):
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Missing())
-import io, numpy as np, pyarrow as pa
-from tokenmill.pipeline.output.spill import arrange
-from tokenmill.pipeline.columns import row_bytes
-schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
-                    pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])
-batch = pa.record_batch([pa.array([1, 2]), pa.array([[3], [4, 5]], schema.field(1).type)], schema=schema)
-assert arrange([batch["ids"]], np.array([1, 0]), schema.field(1)).to_pylist() == [[4, 5], [3]]
-assert row_bytes(batch).tolist() == [8 + 8 + 4, 8 + 8 + 8]
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=repository, stderr=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_file_that_is_damaged_or_holds_something_else_is_an_error(tmp_path):
     rows = [(i << 40, f"d{i}", [i], [], None) for i in range(8)]
     with written(tmp_path, [[rows]]) as runs:
@@ -183,69 +152,6 @@ def test_runs_are_merged_as_the_reference_implementation_merges_them(
     assert rows == make_batch([row for _, row in expected]).to_pylist()
 
 
-def test_reads_from_a_store_are_small_and_at_once(tmp_path, monkeypatch):
-    """Beam reads objects through a buffer of 16 MiB, of which a merge needs a piece of some hundred KiB."""
-    rows = [(int(key), "id", [1] * 500, [], None) for key in np.random.default_rng(0).integers(0, 1 << 63, 4000)]
-    read, waiting, original = [], threading.Barrier(4), RunReader.take
-
-    class Object(io.FileIO):
-        def readinto(self, buffer):
-            n = super().readinto(buffer)
-            read.append(n)
-            return n
-
-    def take(run, high):
-        waiting.wait(20)
-        return original(run, high)
-
-    monkeypatch.setattr(spill, "_OPEN_OBJECTS", 2)
-    with written(tmp_path, [[rows[i::4]] for i in range(4)], where="store://runs") as runs:
-        monkeypatch.setattr(storage, "open_read", lambda path: io.BufferedReader(Object(path), 1 << 24))
-        monkeypatch.setattr(RunReader, "take", take)
-        files = runs[0].files
-        (batch,) = (rows for _, rows in merge_range(runs, 0, N_KEYS // 64, step_bytes=1 << 30))
-        assert 0 < batch.num_rows < 4000 / 20
-        assert len(files._open_files) <= 2
-        handles = [handle for handle, _ in files._open_files.values()]
-    assert sum(read) < 4 * 8 * spill._BUFFER_BYTES < 8_000_000
-    assert all(handle.closed for handle in handles)
-
-
-def test_every_key_is_in_one_shard():
-    for n_shards in (1, 2, 3, 7, 4096, 100_000):
-        ranges = [shard_range(i, n_shards) for i in range(n_shards)]
-        assert ranges[0][0] == 0
-        assert ranges[-1][1] == N_KEYS
-        assert all(left[1] == right[0] for left, right in pairwise(ranges))
-
-
-@pytest.mark.parametrize("shape", ["uniform", "all low", "all high", "one key"])
-@pytest.mark.parametrize("of_all_keys", [True, False])
-def test_pieces_are_found_wherever_the_keys_are(tmp_path, shape, of_all_keys, monkeypatch):
-    monkeypatch.setattr(spill, "_PIECE_BYTES", 100)
-    keys = np.random.default_rng(0).integers(0, 1 << 63, 3000, np.uint64) * np.uint64(2)
-    keys = {
-        "uniform": keys,
-        "all low": keys >> np.uint64(40),
-        "all high": keys | np.uint64(0xFFFFFF << 40),
-        "one key": np.full(3000, 77, np.uint64),
-    }[shape]
-    batch = make_batch([(int(key), f"{key}", [], [], None) for key in keys])
-    with Staging(str(tmp_path), "test") as staging, RunFiles() as files:
-        file = staging.create("a")
-        writer = RunsWriter(file, 1 << 30, of_all_keys=of_all_keys)
-        writer.write(keys, batch)
-        writer.finish()
-        (run,) = writer.runs
-        reader = RunReader(files, file.path, run, WIDE)
-        assert run.n_pieces == 128
-        ordered = np.sort(keys)
-        for key in [0, 1, 77, 78, *map(int, ordered[::297]), *(int(key) + 1 for key in ordered[::289]), N_KEYS - 1]:
-            reader.start(key)
-            found = [each for part in reader.take(N_KEYS) for each in part.column(0).to_pylist()]
-            assert found == ordered[np.searchsorted(ordered, np.uint64(key)) :].tolist()
-
-
 def test_a_merge_reads_every_piece_once_and_holds_little(tmp_path, monkeypatch):
     generator = np.random.default_rng(0)
     rows = [(int(key), "id", [1] * 50, [], None) for key in generator.integers(0, 1 << 63, 4000, np.uint64)]
@@ -285,14 +191,3 @@ def test_sums_tell_documents_that_have_changed_places():
     ]
     assert whole not in others
     assert sum_doc_ids(keys, pa.array(["a", "b"])) != sum_doc_ids(keys, pa.array(["b", "a"]))
-
-
-@pytest.mark.parametrize(("n_rows", "n_pieces"), [(1000, 16), (20, 4), (3, 1)])
-def test_pieces_do_not_cross_the_ranges_that_are_read(tmp_path, n_rows, n_pieces):
-    with Staging(str(tmp_path), "test") as staging:
-        writer = RunsWriter(staging.create("words.arrow"), 1 << 20, of_all_keys=True, n_ranges=16)
-        writer.write(mix(np.arange(n_rows, dtype=np.uint64)), pa.record_batch({"n": np.arange(n_rows)}))
-        writer.finish()
-    (run,) = writer.runs
-    assert run.n_pieces == n_pieces
-    assert [run.bound(i) for i in range(n_pieces)] == [shard_range(i, n_pieces)[0] for i in range(n_pieces)]

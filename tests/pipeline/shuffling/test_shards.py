@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The global shuffle of a job: complete, in the order of the keys, the same however it is cut."""
 
-import functools
-import json
-
 import numpy as np
 import pytest
 
@@ -11,7 +8,6 @@ from tests.shuffled_job import N_DOCUMENTS
 from tokenmill.pipeline import shuffling as shuffled
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.input.reading import read_split
-from tokenmill.pipeline.output.spill import merge_range
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.ragged import Ragged
@@ -44,22 +40,6 @@ def test_shards_do_not_depend_on_how_the_input_is_cut(make_shuffled, packing):
     assert len(found[0]) == 3 * 4
 
 
-def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monkeypatch):
-    job = make_shuffled("usual", split_bytes=1 << 20)
-    (first, *_) = job.prepare() or job.tokenize()
-    assert len(first.runs.runs) == 1
-    job.merge([first])
-    monkeypatch.setattr(merge_range, "__kwdefaults__", {"bucket_rows": 7})
-    monkeypatch.setattr(
-        "tokenmill.pipeline.tokenizing.pages.read_split", functools.partial(read_split, batch_bytes=500)
-    )
-    little = make_shuffled("little", split_bytes=1 << 20, shuffle={"seed": 3, "shards": 4, "run_bytes": 1000})
-    (first, *_) = little.prepare() or little.tokenize()
-    assert len(first.runs.runs) > 1
-    little.merge([first])
-    assert little.shards() == job.shards()
-
-
 def test_a_document_that_is_given_up_does_not_shift_the_keys_of_others(make_shuffled, monkeypatch):
     encode = Tokenizer.encode_bare
     job = make_shuffled()
@@ -80,24 +60,6 @@ def test_a_document_that_is_given_up_does_not_shift_the_keys_of_others(make_shuf
     assert ids == [doc_id for _, doc_id in job.expected() if doc_id in set(ids)]
     assert verify(str(job.output)).problems == []
     assert sum(manifest.read(str(job.output))["totals"]["rejected"].values()) == n_given_up + 1
-
-
-def test_files_of_one_name_in_two_folders_are_shuffled_apart(make_shuffled, tmp_path):
-    # Their documents are at the same offsets; if the names in their keys were equal, pairs would lie side by side.
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        lines = [json.dumps({"id": f"{folder}-{i:03}", "text": "the mill"}) for i in range(50)]
-        (tmp_path / folder / "x.jsonl").write_text("\n".join(lines))
-    found = []
-    for split_bytes in (100, 1 << 20):
-        job = make_shuffled(f"cut-{split_bytes}", paths=("one/*.jsonl", "two/*.jsonl"), split_bytes=split_bytes)
-        job.run()
-        found.append([row["doc_id"] for row in job.rows()])
-        assert verify(str(job.output)).problems == []
-    assert found[0] == found[1]
-    one, two = ([name[4:] for name in found[0] if name.startswith(folder)] for folder in ("one", "two"))
-    assert sorted(one) == sorted(two) == [f"{i:03}" for i in range(50)]
-    assert one != two
 
 
 def test_the_number_of_shards_follows_the_bytes_of_the_input_unless_it_is_given(make_shuffled, monkeypatch):

@@ -55,13 +55,6 @@ def test_found_at_once_as_one_by_one(kind):
     assert bool(pieces) == (kind == "byte_level")
 
 
-def test_entries_that_were_seen_are_reachable():
-    tokenizer = Tokenizer.for_bert(["[UNK]", "[PAD]", "a", "b", "cannot be", "##的"])
-    assert of_kind("unreachable", tokenizer) == [4, 5]
-    seen = np.arange(tokenizer.n_ids) == 4
-    assert of_kind("unreachable", tokenizer, seen) == [5]
-
-
 def test_texts_that_cannot_be_encoded_reach_nothing(tmp_path):
     model = {"type": "Unigram", "unk_id": None, "vocab": [["a", -1.0], ["b", -2.0], ["aa", -9.0]]}
     path = tmp_path / "tokenizer.json"
@@ -70,11 +63,3 @@ def test_texts_that_cannot_be_encoded_reach_nothing(tmp_path):
     with pytest.raises(UnknownCharacterError):
         tokenizer.encode("x")
     assert of_kind("unreachable", tokenizer) == [2]
-
-
-def test_what_is_not_decoded_is_not_called_unreachable(tmp_path):
-    tokenizer = trained("byte_level")
-    parts = json.loads(tokenizer.to_str()) | {"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}
-    raw = Tokenizer.from_str(json.dumps(parts))
-    assert not of_kind("unreachable", raw)
-    assert not of_kind("piece", raw)

@@ -10,22 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.reporting.stats import length_percentile, summarize
-from tokenmill.pipeline.reporting.stats_file import StatsFile
 from tokenmill.pipeline.statistics import tally
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.statistics.vocabulary import token_counts
-from tokenmill.tokenizer import Tokenizer
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
-TOKENIZER = Tokenizer.for_bert(VOCAB)
-
-
-def summary(statistics):
-    """Returns what stats.json says; that it is what the schema says, too."""
-    found = summarize(statistics, token_counts(statistics.token_counts, TOKENIZER))
-    assert StatsFile.model_validate(found).model_dump(exclude_unset=True) == found
-    return found
 
 
 class FakeTally:
@@ -86,27 +74,6 @@ tallies = st.builds(
 all_statistics = st.builds(counted, documents_lists, tallies)
 
 
-@given(documents_lists, tallies)
-def test_counts_equal_a_count_in_plain_python(documents, tally):
-    s = counted(documents, tally)
-    tokens = collections.Counter(i for _, row in documents for i in row)
-    lengths = [len(row) for _, row in documents]
-    assert s["n_documents"] == len(documents)
-    assert s["n_text_bytes"] == sum(len(text.encode()) for text, _ in documents)
-    assert s["n_chars"] == sum(len(text) for text, _ in documents)
-    assert s["n_tokens"] == sum(lengths)
-    assert s["n_oov_tokens"] == tokens[1]
-    assert s.token_counts.tolist() == [tokens[i] for i in range(len(VOCAB))]
-    assert {i: n for i, n in enumerate(s.length_counts.tolist()) if n} == dict(collections.Counter(lengths))
-    assert (s["min_tokens"], s["max_tokens"]) == ((min(lengths), max(lengths)) if lengths else (0, 0))
-    assert s["n_words"] == tally.n_words
-    assert s["n_oov_words"] == sum(tally._words.values()) + tally.n_oov_words_untracked
-    assert s.n_oov_words_dropped == tally.n_oov_words_untracked
-    assert s.oov_words().to_pydict() == {"word": list(tally._words), "count": list(tally._words.values())}
-    assert dict(zip(*(part.tolist() for part in s.oov_chars()), strict=True)) == tally._chars
-    assert s.groups.get("added tokens", {}) == tally.added_token_hits
-
-
 @given(documents_lists, st.integers(0, 8))
 def test_batches_make_no_difference(documents, cut):
     assert same(counted(documents[:cut]).merge(counted(documents[cut:])), counted(documents))
@@ -129,20 +96,6 @@ def test_merging_is_associative_and_commutative(a, b, c):
 def test_a_trip_through_a_file_changes_nothing(s):
     assert same(back(s), s)
     assert back(s).to_bytes() == s.to_bytes()
-
-
-def test_a_slice_of_text_counts_its_own_bytes():
-    s = Statistics(5, None)
-    s.update(pa.array(["xx", "é", "yyyy"]).slice(1, 1), np.array([9, 1, 9], np.int32), np.array([1]), np.array([2]))
-    assert (s["n_documents"], s["n_text_bytes"], s["n_chars"], s["n_tokens"], s["n_oov_tokens"]) == (1, 2, 1, 1, 0)
-
-
-def test_percentiles_are_nearest_rank():
-    s = counted([("x", [2] * n) for n in (1, 2, 3, 4)] * 25)
-    assert [length_percentile(s, p) for p in (1, 25, 26, 50, 75, 76, 99)] == [1, 1, 2, 2, 3, 4, 4]
-    s.update(pa.array(["x"]), np.zeros(9000, np.int32), np.array([0]), np.array([9000]))
-    assert length_percentile(s, 100) == 8192  # the lower end of its bucket
-    assert length_percentile(Statistics(5, 1), 50) is None
 
 
 def test_the_table_of_words_is_bounded_and_says_what_it_dropped(monkeypatch):
@@ -173,10 +126,3 @@ def test_other_files_are_refused():
         Statistics.from_bytes(b"something else")
     with pytest.raises(ValueError, match="not one row of statistics"):
         Statistics.from_arrow(pa.record_batch({"a": [1]}))
-
-
-def test_the_summary_counts_special_tokens_in_text():
-    s = counted([("a", [2])], FakeTally(added={"[SEP]": 2, "<b>": 5, "<a>": 5}))
-    assert summary(s)["added_tokens_in_text"] == [
-        {"token": "<a>", "count": 5}, {"token": "<b>", "count": 5}, {"token": "[SEP]", "count": 2},
-    ]  # fmt: skip

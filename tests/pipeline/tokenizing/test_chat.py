@@ -6,7 +6,7 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,6 @@ import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, run, verify
-from tokenmill.pipeline.config import text
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.input.rejects import REASONS
@@ -23,7 +22,7 @@ from tokenmill.pipeline.jobs.planning import plan_job
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
-from tokenmill.tokenizer.chat import conversations, renderer
+from tokenmill.tokenizer.chat import renderer
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
 N = 60
@@ -191,11 +190,6 @@ def test_a_text_that_the_normalizer_makes_a_special_token_of_is_rejected(folder:
     assert {*table["detail"].to_pylist()} == {"the normalizer makes '<|im_end|>' of '<|ｉm_end|>'"}
 
 
-def test_the_config_knows_the_roles_and_reserved_arguments_of_the_library() -> None:
-    assert get_args(text.Role) == conversations.ROLES
-    assert text.RESERVED == conversations.RESERVED
-
-
 def test_a_row_that_is_cut_has_a_trained_token_or_is_left_out(folder: Path) -> None:
     for side in ("right", "left"):
         cut = {"max_length": 30, "side": side, "warn_above": 1.0}
@@ -258,28 +252,6 @@ def test_every_shape_gives_the_same_rows_from_every_format(folder: Path) -> None
         found[name] = [(row["input_ids"], row["loss_mask"]) for row in rows_of(folder, name + ".out")]
     assert found["a.jsonl"] == found["a.json"] == found["a.parquet"] == found["a.arrow"]
     assert len(found["a.jsonl"]) == len(records)
-
-
-def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
-    """A tiny model, whose logits depend on the token before within the conversation, does not see packing."""
-    run(config_of(folder, "plain"))
-    packing = {"length": 4096, "strategy": "no_split", "pad_token": "</s>", "boundaries": ["segment_ids"]}
-    run(config_of(folder, "packed", output={"packing": packing, "path": str(folder / "packed"), "report": False}))
-    size = make_tokenizer().n_ids
-    logits = np.random.default_rng(0).normal(size=(size, size))
-    losses = np.log(np.exp(logits).sum(axis=1, keepdims=True)) - logits
-
-    def loss(row: dict[str, Any]) -> tuple[float, int]:
-        ids, mask = np.array(row["input_ids"]), np.array(row["loss_mask"])
-        segments = np.array(row.get("segment_ids", np.ones(ids.size)))
-        counts = mask[1:]  # as trainers shift them
-        assert not (counts & (segments[1:] != segments[:-1])).any(), "a token would be predicted from another chat"
-        return float(losses[ids[:-1], ids[1:]][counts].sum()), int(counts.sum())
-
-    plain = np.array([loss(row) for row in rows_of(folder, "plain")]).sum(axis=0)
-    packed = np.array([loss(row) for row in rows_of(folder, "packed")]).sum(axis=0)
-    assert plain[1] == packed[1] > 0
-    assert np.isclose(plain[0], packed[0])
 
 
 @pytest.mark.parametrize("truncation", [None, {"max_length": 30, "side": "left"}])
@@ -439,19 +411,6 @@ def test_rows_have_the_columns_that_a_trainer_reads(folder: Path, trainer: str, 
             pytest.raises(ValueError, match=r"row 0 and on: .* (is|a label)"),
         ):
             list(formats.read_rows(handle, path.name))
-
-
-def test_a_label_of_another_token_is_found(folder: Path) -> None:
-    run(config_of(folder))
-    (path,) = (folder / "out").glob("tokens-*.parquet")
-    table = pq.read_table(path)
-    labels = table.column("labels").to_pylist()
-    labels[2][-2] += 1
-    field = table.schema.field("labels")
-    at = table.schema.get_field_index("labels")
-    pq.write_table(table.set_column(at, field, pa.array(labels, field.type)), folder / path.name, version="1.0")
-    with open(folder / path.name, "rb") as handle, pytest.raises(ValueError, match="neither the id at its place"):
-        list(formats.read_rows(handle, path.name))
 
 
 def test_a_mask_of_another_length_is_found_where_it_is_read(folder: Path) -> None:

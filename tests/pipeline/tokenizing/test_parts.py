@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts by shares: the hash and its ranges against plain Python, a million ids, ten thousand sites."""
 
-import hashlib
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,30 +42,3 @@ def test_parts_are_those_of_plain_python(texts, weights):
     found = part_of(pa.array(texts, pa.string()), splits)
     # A share that is no binary fraction is a range whose end is rounded: to less than one hash.
     assert found.tolist() == [part_of_one(text, splits) for text in texts]
-
-
-def ids_of(kind):
-    numbers = range(1_000_000)
-    if kind == "counted":
-        return [f"{number}" for number in numbers]
-    if kind == "places":
-        return [f"crawl/{number % 37:05d}.jsonl.gz:{number * 1931}" for number in numbers]
-    return [hashlib.blake2b(f"{number}".encode(), digest_size=16).hexdigest() for number in numbers]
-
-
-@pytest.mark.parametrize("kind", ["counted", "places", "hashes"])
-def test_shares_of_a_million_ids_are_within_a_thousandth(kind):
-    ids = pa.array(ids_of(kind))
-    found = part_of(ids, SPLITS)
-    shares = np.bincount(found, minlength=3) / len(found)
-    assert np.abs(shares - [SPLITS[name] for name in sorted(SPLITS)]).max() < 0.001
-    # Neither other ids, nor their order, nor the order of the names in the config moves any.
-    order = np.random.default_rng(7).permutation(len(ids))[:1000]
-    assert (part_of(ids.take(pa.array(order)), dict(reversed(SPLITS.items()))) == found[order]).all()
-
-
-def test_a_larger_validation_takes_from_train_alone():
-    ids = pa.array(ids_of("counted")[:100_000])
-    before = part_of(ids, SPLITS)
-    after = part_of(ids, {"train": 0.96, "validation": 0.02, "test": 0.02})
-    assert set(zip(before.tolist(), after.tolist(), strict=True)) == {(0, 0), (1, 0), (1, 1), (1, 2), (2, 2)}

@@ -15,7 +15,6 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.input import reading
 from tokenmill.pipeline.input.rejects import REASONS
-from tokenmill.pipeline.output import tables
 from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 
@@ -67,16 +66,6 @@ def test_rejects_are_a_file_where_there_are_any_and_name_no_folder(work, corpus)
     assert len(list((clean.output / "rejected").iterdir())) == len(clean.splits) - len(without)
 
 
-@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}])
-def test_bytes_do_not_depend_on_batches(work, monkeypatch, output):
-    whole = work(split_bytes=10**6, **output)
-    whole.tokenize()
-    monkeypatch.setattr(pages, "read_split", lambda split, config, **_: reading.read_split(split, config, 50))
-    pieces = work("pieces", split_bytes=10**6, **output)
-    pieces.tokenize()
-    assert pieces.files() == whole.files()
-
-
 def test_a_row_longer_than_the_padding_is_an_error(work):
     job = work(tokenizer={"padding": {"length": 30}})
     with pytest.raises(ValueError, match=r"document 'doc4' has 40 tokens, more than tokenizer\.padding\.length 30"):
@@ -94,13 +83,6 @@ def test_padding_of_tokenizer_and_config_must_agree(work):
         job.tokenizer.enable_padding(**arguments)
         with pytest.raises(ValueError, match="the tokenizer's padding is"):
             job.tokenize()
-
-
-def test_a_committed_split_costs_no_work(work, corpus, monkeypatch):
-    job = work()
-    entries = job.tokenize()
-    monkeypatch.setattr(pages, "read_split", None)
-    assert job.tokenize() == entries
 
 
 def test_a_changed_split_is_made_again(work):
@@ -154,18 +136,3 @@ def test_what_is_not_committed_cannot_be_finished(work):
     with pytest.raises(BooksError, match=f"split {entries[1].split_id} has not been committed"):
         job.finish()
     assert not (job.output / filenames.MANIFEST).exists()
-
-
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(work, corpus):
-    job = work()
-    (corpus / "a.jsonl").write_text("")
-    with pytest.raises(OSError, match=r"a\.jsonl"):
-        job.tokenize()
-
-
-def test_rejects_are_cut_into_row_groups_by_rows_alone(work, monkeypatch):
-    monkeypatch.setattr(tables, "_REJECT_LIMITS", (2, 1 << 20))
-    job = work(split_bytes=10**6)
-    (entry,) = job.tokenize()
-    metadata = pq.ParquetFile(job.output / entry.rejects.file).metadata
-    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [2, 1]

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches cross a runner as Arrow IPC: same rows, and no more bytes than the rows have."""
 
-import logging
 import pickle
 import subprocess
 import sys
 
-import apache_beam as beam
 import cloudpickle
 import pyarrow as pa
 import pytest
 from apache_beam import coders, typehints
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.transforms import elements
 from tokenmill.pipeline.transforms.elements import RecordBatchCoder, decode_batch, encode_batch, register_batches
 
 
@@ -78,24 +72,3 @@ elements.register_batches()
 assert isinstance(registry.get_coder(pa.RecordBatch), Own) and pa.RecordBatch in copyreg.dispatch_table
 """
     subprocess.run([sys.executable, "-c", program], cwd=repository, check=True, timeout=120)
-
-
-def test_survives_a_reshuffle_without_a_fallback_coder(caplog, monkeypatch):
-    encoded: list[int] = []
-    monkeypatch.setattr(elements, "encode_batch", lambda batch: encoded.append(batch.num_rows) or encode_batch(batch))
-
-    def check(batches):
-        assert sorted(batch.column("offset")[0].as_py() for batch in batches) == [0, 10, 20]
-        assert all(batch.schema.equals(schemas.DOCUMENTS) for batch in batches)
-
-    options = PipelineOptions(["--no_save_main_session"])
-    with caplog.at_level(logging.WARNING), beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
-        batches = (
-            pipeline
-            | beam.Create([0, 10, 20])
-            | beam.Map(lambda first: documents(2, first)).with_output_types(pa.RecordBatch)
-            | beam.Reshuffle()
-        )
-        assert_that(batches, check)
-    assert encoded.count(2) >= 3
-    assert not [record for record in caplog.records if "fallback" in record.getMessage().lower()]

@@ -10,12 +10,11 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
-from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
-from tokenmill.pipeline.tokenizing import pages, tokenize
-from tokenmill.pipeline.transforms import jobs, publishing, stages
+from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.pipeline.transforms import jobs, publishing
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -71,35 +70,6 @@ def test_other_formats_of_a_tokenizer_are_written_where_they_are_asked_for(confi
     assert final_names(config, tmp_path) == sorted(
         [*COUNTS, "manifest.json", "vocab/tokenizer.json", "vocab/training.json"]
     )
-
-
-def test_the_tokenizer_reaches_workers_of_another_process_as_text(config, monkeypatch):
-    before = execute("tokenize", config)
-    monkeypatch.setattr(jobs, "keep_compiled", lambda _: None)
-    monkeypatch.setattr(stages, "_compiled", {})
-    assert execute("tokenize", config, "overwrite") == before
-
-
-def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_path):
-    reads = []
-    read_split = pages.read_split
-
-    def fail_on_the_third(split, *rest, **named):
-        reads.append(split.id)
-        if len(reads) == 3:
-            raise ValueError("bad disk")
-        return read_split(split, *rest, **named)
-
-    monkeypatch.setattr(pages, "read_split", fail_on_the_third)
-    with pytest.raises(ValueError, match="bad disk"):
-        execute("run", training)
-    assert not (tmp_path / "out/manifest.json").exists()
-    monkeypatch.setattr(count, "read_split", None)  # counts are finished: nobody may read for them
-    resumed = execute("run", training, "resume")
-    assert len(reads) == len(set(reads)) + 1  # only the split that failed was read twice
-    fresh = training.model_copy(update={"output": OutputConfig(path=str(tmp_path / "fresh"))})
-    monkeypatch.undo()
-    assert execute("run", fresh) == resumed
 
 
 def test_books_that_do_not_balance_fail_the_job(config, monkeypatch, tmp_path):

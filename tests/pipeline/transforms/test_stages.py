@@ -2,7 +2,6 @@
 """The steps that jobs are made of: exact contents, in every mode."""
 
 import contextlib
-import threading
 from collections import Counter
 
 import apache_beam as beam
@@ -10,9 +9,7 @@ import cloudpickle
 import pytest
 from apache_beam.coders.typecoders import registry
 from apache_beam.runners.runner import PipelineRunner
-from apache_beam.testing.util import assert_that, equal_to
 
-from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.sums import Run, SplitRuns
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -25,12 +22,12 @@ from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.tokenizing.pages import Page, SplitBooks, Work, tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import Page, SplitBooks, Work
 from tokenmill.pipeline.tokenizing.steps import STEPS, Normalize
-from tokenmill.pipeline.transforms import stages, tokenizing
+from tokenmill.pipeline.transforms import tokenizing
 from tokenmill.pipeline.transforms.counting import CountSplits
 from tokenmill.pipeline.transforms.elements import Done, LineCoder
-from tokenmill.pipeline.transforms.stages import compiled_tokenizer, with_memory
+from tokenmill.pipeline.transforms.stages import with_memory
 from tokenmill.pipeline.transforms.tokenizing import (
     PAGES,
     FindCommitted,
@@ -38,7 +35,6 @@ from tokenmill.pipeline.transforms.tokenizing import (
     ReadSplits,
     StepFn,
     TokenizeCorpus,
-    WriteFn,
 )
 from tokenmill.tokenizer import Tokenizer
 
@@ -88,29 +84,6 @@ def planned(corpus, vocab, output) -> planning.JobPlan:
     return plan
 
 
-@pytest.mark.parametrize(
-    ("mode", "beam_args"),
-    [("inline", ()), ("threads", ("--direct_runner_bundle_repeat=1",))],
-)
-def test_tokenize_corpus(mode, beam_args, corpus, tiny_vocab_file, tmp_path):
-    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
-    with running(mode, *beam_args) as pipeline:
-        text = pipeline | "Tokenizer" >> beam.Create([plan.tokenizer.to_str()])
-        made = pipeline | TokenizeCorpus(plan, [beam.pvalue.AsSingleton(text)])
-        assert_that(made["splits"], equal_to([Done(0, split.index, split.id) for split in plan.splits]))
-    entries = [ledger.LedgerEntry.read(plan.config.output.path, split.id) for split in plan.splits]
-    assert sum(entry.n_tokens for entry in entries) == 28
-    assert {entry.tokenizer for entry in entries} == {tokenizer_info(plan.tokenizer).digest}
-    counters = pipeline.counters
-    if not beam_args:
-        assert counters["ReadSplits", "bytes-in"] == sum(entry["n_bytes"] for entry in entries)
-        assert counters["ReadSplits", "records-in"] == 9
-        assert counters["Encode", "documents-out"] == counters["WriteShards", "documents-out"] == 7
-        assert counters["WriteShards", "documents-rejected"] == 2
-        assert counters["WriteShards", "tokens-out"] == 28
-        assert counters["WriteShards", "splits-done"] == len(plan.splits)
-
-
 def test_a_runner_that_cuts_the_steps_of_a_split_apart_is_told_so(corpus, tiny_vocab_file, tmp_path, monkeypatch):
     class Cutting(beam.PTransform):
         def expand(self, begin):
@@ -156,21 +129,6 @@ def test_pages_out_of_order_fail(numbers, problem, corpus, tiny_vocab_file, tmp_
         bundle()
 
 
-def test_what_an_error_elsewhere_leaves_staged_is_removed(corpus, tiny_vocab_file, tmp_path):
-    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
-    steps = [StepFn(step) for step in STEPS]
-    write = WriteFn("WriteShards")
-    write.start_bundle()
-    (page,) = pages_of(plan, [0])
-    for fn in steps:
-        fn.start_bundle()
-        (page,) = fn.process(page)
-    assert [*write.process(page)] == []
-    assert [*(tmp_path / "out/_tmp").iterdir()] != []
-    write.start_bundle()  # nobody tells the writer that another step has failed
-    assert [*(tmp_path / "out/_tmp").iterdir()] == []
-
-
 def test_what_flows_is_sent_as_it_is(corpus, tiny_vocab_file, tmp_path):
     for value in (
         splits_of(corpus)[0],
@@ -205,26 +163,6 @@ def test_workers_tell_who_watches_and_stop_when_told(corpus, tiny_vocab_file, tm
     snapshot = watched.snapshot()
     assert (snapshot.stage, snapshot.n_tokens, snapshot.n_rejected) == ("tokenizing", 28, 2)
     assert snapshot.n_done == snapshot.n_planned == stage.n_bytes
-
-
-def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
-    built = []
-    from_str = Tokenizer.from_str
-    monkeypatch.setattr(stages.Tokenizer, "from_str", lambda text: built.append(1) or from_str(text))
-    text = tokenizer.to_str(pretty=True)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(compiled_tokenizer(text))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(built) == 1
-    assert len({id(one) for one in found}) == 1
-    monkeypatch.setattr(stages, "_KEPT_TOKENIZERS", 4)
-    for i in range(10):
-        compiled_tokenizer(from_str(text).to_str() + " " * i)
-        assert compiled_tokenizer(text) is found[0]  # used more recently than the others
-    assert len(stages._compiled) == 4
 
 
 def test_steps_travel_small(corpus, tiny_vocab_file, tmp_path):

@@ -20,7 +20,7 @@ from tokenmill.pipeline.output.arranging import Arranger
 from tokenmill.pipeline.output.placement import Marks, RowForm
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
-from tokenmill.pipeline.output.writers.mds import columns_of, make_index
+from tokenmill.pipeline.output.writers.mds import columns_of
 
 NARROW = TokenizerInfo(digest="d" * 64, vocab_size=65_499)
 WIDE = TokenizerInfo(digest="d" * 64, vocab_size=65_500)
@@ -132,26 +132,6 @@ def test_a_memory_map_is_mapped_by_numpy(tmp_path, info, dtype):
     offsets = np.load(tmp_path / "x.offsets.npy", allow_pickle=False)
     assert offsets.dtype == np.int64
     assert [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)] == ROWS
-
-
-@pytest.mark.parametrize(("info", "dtype"), [(NARROW, "uint16"), (WIDE, "int32")])
-def test_mds_is_decoded_as_streaming_does(info, dtype):
-    (data, _) = shard("mds", [token_rows(ROWS[:2]), token_rows(ROWS[2:])], info)
-    samples = read_mds_samples(data)
-    assert [sample["tokens"] for sample in samples] == ROWS
-    assert [sample["n_tokens"] for sample in samples] == [len(row) for row in ROWS]
-    assert [sample["doc_id"] for sample in samples][:2] == ["a.jsonl:0ä", "a.jsonl:1ä"]
-    assert columns_of(schemas.TOKENS, info)["tokens"] == f"ndarray:{dtype}"
-
-
-def test_the_index_of_mds_names_shards_with_rows():
-    index = json.loads(make_index([("a.mds", 10, 2), ("b.mds", 5, 0)], columns_of(schemas.TOKENS, NARROW)))
-    assert index["version"] == 2
-    (described,) = index["shards"]
-    assert described["raw_data"] == {"basename": "a.mds", "bytes": 10, "hashes": {}}
-    assert (described["samples"], described["format"], described["zip_data"]) == (2, "mds", None)
-    assert described["column_names"] == ["doc_id", "n_tokens", "tokens"]
-    assert described["column_sizes"] == [None, 8, None]
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])

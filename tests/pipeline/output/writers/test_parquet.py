@@ -51,16 +51,6 @@ def group_rows(data):
 ROWS = [[5, 1, 70_000], [], [7], list(range(40)), [1, 1]]
 
 
-def test_rows_come_back_in_order_with_exact_types():
-    table = pq.read_table(io.BytesIO(shard([token_rows(ROWS)])))
-    assert table.to_pylist() == [
-        {"doc_id": f"a.jsonl:{i}", "input_ids": row, "n_tokens": len(row), "n_oov": row.count(1)}
-        for i, row in enumerate(ROWS)
-    ]
-    assert table.schema.field("input_ids").type == pa.list_(pa.field("element", pa.int32(), nullable=False))
-    assert [field.nullable for field in table.schema] == [False] * 4
-
-
 @given(
     lengths=st.lists(st.integers(0, 12), max_size=30),
     cuts=st.lists(st.integers(0, 30), max_size=6),
@@ -84,18 +74,6 @@ def test_bytes_do_not_depend_on_batches(lengths, cuts, row_group_tokens):
     assert group_rows(whole) == groups
 
 
-def test_metadata_names_tokenizer_and_features():
-    metadata = pq.read_schema(io.BytesIO(shard([token_rows(ROWS)]))).metadata
-    assert json.loads(metadata[b"tokenmill"]) == {
-        "format_version": 1,
-        "padding_side": None,
-        "special_ids": {"[PAD]": 0, "[UNK]": 1},
-        "tokenizer": "d" * 64,
-        "vocab_size": 30_000,
-    }
-    assert b"ARROW:schema" not in metadata
-
-
 def test_huggingface_metadata_is_what_datasets_writes_itself(tmp_path):
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(
@@ -112,22 +90,6 @@ def test_huggingface_metadata_is_what_datasets_writes_itself(tmp_path):
     assert json.loads(ours.metadata[b"huggingface"]) == json.loads(
         pq.read_schema(tmp_path / "theirs.parquet").metadata[b"huggingface"]
     )
-
-
-def test_datasets_reads_it_with_exact_types(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    datasets = pytest.importorskip("datasets")
-    (tmp_path / "a.parquet").write_bytes(shard([token_rows(ROWS)], row_group_tokens=4))
-    (tmp_path / "b.parquet").write_bytes(shard([]))
-    loaded = datasets.load_dataset(
-        "parquet",
-        data_files=[str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")],
-        split="train",
-        cache_dir=str(tmp_path / "cache"),
-    )
-    assert loaded.features["input_ids"] == datasets.List(datasets.Value("int32"))
-    assert loaded.to_list() == token_rows(ROWS).to_pylist()
 
 
 def test_other_schemas_are_refused():

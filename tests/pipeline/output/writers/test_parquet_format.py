@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline.output.writers import parquet_format
 from tokenmill.pipeline.output.writers.parquet_format import ParquetFileWriter
-from tokenmill.pipeline.output.writers.thrift import BINARY, I32, I64, LIST, STRUCT, encode
 
 
 def list_of(type_, *, nullable=False):
@@ -95,20 +94,6 @@ def test_pages_may_end_anywhere(rows):
     assert read(data).equals(expected)
 
 
-@given(st.lists(ROWS, min_size=1, max_size=2))
-def test_it_says_of_the_columns_what_pyarrow_says(groups):
-    tables = [table(rows) for rows in groups]
-    ours, theirs = (pq.ParquetFile(io.BytesIO(data)) for data in (write(tables), twin(tables)))
-    assert ours.schema.equals(theirs.schema)
-    for i in range(len(tables)):
-        for k in range(len(SCHEMA)):
-            mine, other = (file.metadata.row_group(i).column(k) for file in (ours, theirs))
-            assert (mine.path_in_schema, mine.physical_type) == (other.path_in_schema, other.physical_type)
-            assert mine.num_values == other.num_values
-            if SCHEMA.names[k] == "n":
-                assert mine.statistics.to_dict() == other.statistics.to_dict()
-
-
 @given(
     st.lists(st.tuples(st.floats(width=32), st.booleans(), st.lists(st.booleans()), st.text(max_size=3)), max_size=40),
     st.integers(0, 3),
@@ -130,18 +115,6 @@ def test_fractions_and_bits_are_what_pyarrow_reads(rows, start, page):
     if expected.num_rows:
         theirs = pq.ParquetFile(io.BytesIO(twin([expected]))).schema
         assert pq.ParquetFile(io.BytesIO(write([expected], schema))).schema.equals(theirs)
-
-
-def test_duckdb_reads_it(tmp_path):
-    generator = np.random.default_rng(7)
-    rows = [
-        (f"d{i}", generator.integers(0, high, i % 90).tolist(), i, [i] * (i % 3), [None, "x"][: i % 3])
-        for i, high in enumerate([200, 60_000, 2**20] * 400)
-    ]
-    (tmp_path / "a.parquet").write_bytes(write([table(rows[:700]), table(rows[700:])]))
-    found = duckdb.sql(f"SELECT * FROM '{tmp_path}/a.parquet'").fetchall()
-    assert found == rows
-    assert duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/a.parquet' WHERE n > 900").fetchall() == [(299,)]
 
 
 @pytest.mark.parametrize(("n_distinct", "width"), [(1, 1), (256, 1), (257, 2), (1 << 16, 2), ((1 << 16) + 1, 4)])
@@ -196,17 +169,3 @@ def test_columns_that_may_be_null_are_of_any_type(compression, sizes, tmp_path):
     rows = whole.slice(0, sum(sizes)).to_pylist()
     deep = [((row["deep"] or {}).get("a") or {}).get("b") for row in rows]
     assert by_others == [(row["url"], row["tags"], b, row["price"]) for row, b in zip(rows, deep, strict=True)]
-
-
-def test_a_group_of_other_columns_is_refused():
-    with pytest.raises(TypeError, match="must have the columns"):
-        write([table([("a", [], 1, [], [])]).drop_columns("n")])
-
-
-def test_thrift_structs_as_the_specification_encodes_them():
-    inner = {1: (I32, -1), 3: (I64, 1 << 40)}
-    assert encode(inner) == bytes([0x15, 0x01, 0x26, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0x00])
-    assert encode({4: (BINARY, "é")}) == bytes([0x48, 2, 0xC3, 0xA9, 0])
-    assert encode({2: (LIST, (I32, [0, 1]))}) == bytes([0x29, 0x25, 0, 2, 0])
-    assert encode({1: (LIST, (BINARY, ["a"] * 15))}) == bytes([0x19, 0xF8, 15]) + b"\1a" * 15 + b"\0"
-    assert encode({1: (LIST, (STRUCT, [{}, {}]))}) == bytes([0x19, 0x2C, 0, 0, 0])
