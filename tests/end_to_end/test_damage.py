@@ -4,7 +4,6 @@
 import bz2
 import gzip
 import json
-import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,42 +94,6 @@ def test_one_damaged_file_fails_the_job_or_is_warned_of(make_job, tiny_vocab_fil
     for command in ("verify", "plan", "report"):
         assert job.run(command, *settings) == 0, command
     assert job.run("verify", "--deep", *settings) == 0
-
-
-def test_files_that_cannot_be_read_are_named_at_once_or_are_rejects(make_job, tiny_vocab_file, tmp_path, capsys):
-    paths = write_corpus(tmp_path / "in", "cut.jsonl.gz")
-    bad = {"b.parquet": parquet(damage=False)[:-4], "c.tar.gz": b"no archive", "d.csv": b"body\nx\n", "e.arrow": b""}
-    for name, data in bad.items():
-        (tmp_path / "in" / name).write_bytes(data)
-    job = make_job("job", **tokenize_sections(paths, tiny_vocab_file))
-    for command in ("plan", "tokenize"):
-        assert job.run(command) == 2
-        said = capsys.readouterr().err
-        assert all(f"{name}' " in said for name in bad)
-        assert "input.exclude, or set input.on_damage: warn" in said
-    assert not job.output.exists()
-
-    warn = "--set=input.on_damage=warn"
-    assert job.run("tokenize", "--workers", "2", "--quiet", warn) == 0
-    said = capsys.readouterr().err
-    for name, data in bad.items():
-        lost = f"1 of 1 records and {len(data):,} of {len(data):,} bytes (unreadable_file 1)"
-        assert f"warning: input file {name!r} cannot be read: it lost {lost}" in said
-    read = {each["name"]: each["read"] for each in job.manifest()["inputs"]}
-    assert read["b.parquet"]["n_bytes"] == read["b.parquet"]["n_rejected_bytes"] == len(bad["b.parquet"])
-    n_documents = job.manifest()["totals"]["n_documents"]
-    for arguments in (["verify", "--deep"], ["plan"], ["replay"]):
-        assert job.run(*arguments, warn) == 0, arguments
-
-    # One is corrected, one left out.
-    (tmp_path / "in" / "b.parquet").write_bytes(parquet(damage=False))
-    exclude = f"--set=input.exclude=[{tmp_path}/in/c.*]"
-    assert job.run("tokenize", "--quiet", "--resume", warn, exclude) == 0
-    totals = job.manifest()["totals"]
-    assert totals["n_documents"] == n_documents + 1500
-    assert totals["rejected"]["unreadable_file"] == 2
-    shutil.rmtree(job.output / "replay")
-    assert job.run("verify", "--deep", warn, exclude) == 0
 
 
 @pytest.mark.parametrize("command", ["count", "train", "run"])

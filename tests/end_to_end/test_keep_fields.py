@@ -265,35 +265,3 @@ def test_values_that_no_shard_can_hold_are_refused_before_work(make_keeping, cor
     job = make_keeping("job", {}, paths=[str(corpus / "a.arrow")], keep_fields=["k"])
     assert job.run("tokenize", "--mode", "inline") == 2
     assert "a.arrow' has 'k' as " in capsys.readouterr().err
-
-
-def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_file):
-    for path in corpus.iterdir():
-        path.unlink()
-    lines = [
-        {"title": "the mill", "body": "grinds text"}, {"title": None, "body": "a token"},
-        {"title": "the", "body": ""}, {"title": "text"}, {"title": "text", "body": 5}, {"title": 5, "body": "text"},
-        {"title": None, "body": None}, {"other": 1}, {"title": "x\ud800", "body": "text"},
-        {"body": "mill", "title": "\u0074he \n"},
-    ]  # fmt: skip
-    (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
-    settings = {"text_fields": ["title", "body"], "join": " into ", "keep_fields": ["title"], "on_damage": "warn"}
-    job = make_keeping("job", {}, **settings)
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.run("verify", "--deep") == 0
-    reasons = [reject["reason"] for reject in job.rejects()]
-    assert reasons == ["not_string", "not_string", "null_text", "missing_field", "lone_surrogate"]
-    texts = ["the mill into grinds text", "a token", "the into ", "text", "the \n into mill"]
-    encode = inspect.find_tokenizer(str(job.output / "x"), str(tiny_vocab_file)).encode
-    assert [row["input_ids"] for row in job.rows()] == [encode(text, add_special_tokens=False).ids for text in texts]
-    assert [row["title"] for row in job.rows()] == ["the mill", None, "the", "text", "the \n"]
-    (corpus / "a.jsonl").unlink()
-    columns = {"title": ["the mill", None, "the", None], "body": ["grinds text", "a token", "", None]}
-    pq.write_table(pa.table(columns), corpus / "a.parquet")
-    job = make_keeping("parquet", {}, **settings)
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.run("verify", "--deep") == 0
-    assert [row["input_ids"] for row in job.rows()] == [
-        encode(text, add_special_tokens=False).ids for text in texts[:3]
-    ]
-    assert [reject["reason"] for reject in job.rejects()] == ["null_text"]

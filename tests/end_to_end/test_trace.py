@@ -142,19 +142,6 @@ def test_tokens_of_windows_with_ends_lead_back_too(shuffle, make_traced, trace, 
     assert other.files() == files
 
 
-def test_tokens_at_ends_and_of_what_truncation_left(make_traced, trace, tmp_path):
-    words = "the mill grinds text into a token"
-    (tmp_path / "w.jsonl").write_text(json.dumps({"text": words}) + "\n")
-    for side, kept in (("left", ["into", "a", "token"]), ("right", ["the", "mill", "grinds"])):
-        settings = {"truncation": {"max_length": 7, "side": side}, "add_special_tokens": True}
-        job = make_traced({"prepend": "[MASK]", "append": "[UNK]"}, side, tokenizer=settings)
-        assert job.run("tokenize", "--workers", "1", "--set", f'input.paths=["{tmp_path}/w.jsonl"]') == 0
-        found = [trace(job.output, 0, token)["documents"][0]["at"] for token in range(7)]
-        places = [at["characters"] for at in found]
-        assert places[:2] == places[5:] == [None, None]
-        assert [words[start:stop] for start, stop in places[2:5]] == kept
-
-
 def test_steps_and_spans_are_seen_through(make_traced, trace, tmp_path):
     (tmp_path / "s.jsonl").write_text(json.dumps({"text": "ＴＨＥ mill https://a.b/c grinds"}) + "\n")
     job = make_traced({}, normalize=["nfkc"], spans=[{"token": "[URL]", "find": "url"}])

@@ -208,14 +208,6 @@ def test_a_reader_that_has_gone_hides_no_failure(finished, tmp_path, write_confi
     assert run_unread("verify", finished).returncode == 1
 
 
-def test_a_job_goes_on_when_who_reads_its_progress_has_gone(write_config, tmp_path):
-    config = write_config()
-    done = run_unread("tokenize", config, "--workers", "2", "--mode", "processes", unread="stderr")
-    assert done.returncode == 0
-    assert done.stdout.startswith("tokenize: done")
-    assert cli.main(["verify", str(tmp_path / "out")]) == 0
-
-
 def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vocab_file):
     converted = tmp_path / "new" / "tokenizer.json"
     assert cli.main(["convert", str(tiny_vocab_file), str(converted)]) == 0

@@ -152,3 +152,9 @@ def test_a_file_that_loses_what_would_fail_a_job_is_refused(tmp_path):
     write(tmp_path / "b.jsonl", [{"content": "x"}] * 9)
     with pytest.raises(ValueError, match=r"--text-field.*\n.*'b\.jsonl' lost 9 of 9 records .*\(missing_field 9\)"):
         corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+
+
+def test_a_corpus_without_documents_is_refused(tmp_path):
+    write(tmp_path / "a.jsonl", [{"other": "x"}])
+    with pytest.raises(ValueError, match="no document to compare tokenizers on; 1 rejected as missing_field"):
+        corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))

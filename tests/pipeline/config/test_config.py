@@ -178,19 +178,6 @@ def test_every_mistake_is_reported_at_once(write):
     )
 
 
-def test_rules_between_sections_are_all_told(write):
-    text = "{input: {paths: [a], keep_fields: [tokens]}, counts: {by: [lang]}, tokenizer: {file: v}, output: {path: o}}"
-    settings = ["output.packing.length=9", "tokenizer.padding.length=9", "chat={}", "output.prepend=<x>"]
-    settings += ["spans=[{token: <x>, find: url}]"]
-    assert problems_of(write(text), settings, "run") == [
-        "counts.by: ['lang']: lang needs the section `languages`; `languages: {}` is enough",
-        "input.keep_fields: 'tokens': is a column of the output already",
-        "chat: is for conversations: set input.messages_field, for example to messages",
-        "tokenizer.padding: packing fills sequences up by itself; remove it",
-        "output.prepend: '<x>': is the token of a span; name another one",
-    ]
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [

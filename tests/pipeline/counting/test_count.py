@@ -2,12 +2,16 @@
 """Counting: every word once, in one partition, however the input is cut, however often a step is repeated."""
 
 import dataclasses
+import itertools
 import json
 import shutil
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +39,7 @@ from tokenmill.pipeline.counting.partitions import (
     partitions_of,
 )
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.output.staging import Staging
 from tokenmill.tokenizer import Tokenizer, add_word_counts
 
 TOKENIZER = Tokenizer.untrained_bert()
@@ -256,6 +261,29 @@ def test_bound_is_the_smallest_that_keeps_no_more_words(counts_, max_words, min_
     bound = find_bound(histograms, CountsConfig(max_words=max_words, min_count=min_count))
     fitting = [b for b in range(min_count - 1, 8) if sum(c > b for c in counts_) <= max_words]
     assert bound == fitting[0]
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.data())
+def test_files_are_the_same_whatever_blocks_words_come_in(lengths, group_rows, data):
+    words = sorted({b"%03d" % i + b"x" * length for i, length in enumerate(lengths)})
+    columns = [pa.array(words, pa.large_binary()), pa.array(range(1, len(words) + 1), pa.int64())]
+    table = pa.table(columns, schema=schemas.WORD_COUNTS)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(words)), max_size=5)))
+    written = []
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(counts, "ROW_GROUP_ROWS", group_rows)
+        patch.setattr(counts, "ROW_GROUP_BYTES", 100)
+        for bounds in ([0, len(words)], [0, *cuts, len(words)]):
+            with Staging(folder, "a") as staging:
+                file = staging.create("a.parquet")
+                writer = counts.PartitionWriter(file, ["source"], bound=2)
+                writer.add_group(("s",), (table.slice(a, b - a) for a, b in itertools.pairwise(bounds)))
+                writer.finish()
+                written.append(Path(file.path).read_bytes())
+    assert written[0] == written[1]
+    read = pq.read_table(pa.BufferReader(written[0]))
+    assert read["word"].to_pylist() == [word.decode() for word in words[2:]]
+    assert read["source"].to_pylist() == ["s"] * len(words[2:])
 
 
 def test_what_is_no_artifact_is_refused(tmp_path):

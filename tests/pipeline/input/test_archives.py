@@ -328,3 +328,11 @@ def test_a_file_that_is_gone_is_named_with_what_to_do(tmp_path):
     (tmp_path / "a.jsonl").unlink()
     with pytest.raises(OSError, match=r"a\.jsonl' has gone since the job was planned; put it back"):
         [*read_split(split, config)]
+
+
+def test_a_directory_that_ends_early_is_not_taken_for_a_short_one(tmp_path):
+    data = bytearray(make(tmp_path / "a.zip", {"a.txt": b"x\n", "b.txt": b"y\n"}).read_bytes())
+    data[data.index(b"PK\1\2") + 33] = 0x80  # the length of a comment
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(ValueError, match="it says that it has 2 members, and 1 are found; unpack it"):
+        read(tmp_path / "a.zip")

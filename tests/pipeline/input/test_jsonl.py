@@ -328,11 +328,3 @@ def test_byte_order_marks_of_files_that_were_joined_lose_no_record(tmp_path, mon
         assert n_skipped == 3 + 4  # the mark of the file, and a line of nothing but a mark
     monkeypatch.setattr(json_columns, "read_objects", refuse)
     assert read(path) == (documents, rejects, n_skipped)
-
-
-def test_records_exactly_as_large_as_allowed_are_kept(tmp_path):
-    path = write(tmp_path, b'{"text":"a"}\n{"text":"ab"}\n')
-    for batch_bytes in (1, 1 << 22):
-        documents, rejects, _ = read(path, batch_bytes, max_document_bytes=13)
-        assert [row[1] for row in documents] == ["a"]
-        assert [row[2] for row in rejects] == ["too_large"]

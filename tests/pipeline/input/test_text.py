@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain text: documents by line, by file and by paragraph, in any cut, against definitions of a few lines."""
 
+import io
 import itertools
 import tracemalloc
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import streams
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.splits import Piece
 
 BOM = b"\xef\xbb\xbf"
 
@@ -144,3 +146,17 @@ def test_a_file_that_shrank_since_the_plan_is_an_error(tmp_path):
         batches = itertools.chain.from_iterable(read_split(split, config) for split in splits)
         with pytest.raises(OSError, match="but had 1400 when the job was planned"):
             list(batches)
+
+
+def test_paragraph_boundaries_of_every_short_text(monkeypatch):
+    for text in itertools.product(b"a \n", repeat=7):
+        data = bytes(text)
+        lines = list(lines_of(data, 0))
+        is_blank = [not line.strip() for _, line in lines]
+        starts = [lines[i][0] for i in range(len(lines)) if i == 0 or is_blank[i] or is_blank[i - 1]]
+        piece = Piece("f", "f", 7, "", "text", "none", 0, 7)
+        for probe_bytes in (1, 2, 100):
+            monkeypatch.setattr(streams, "_PROBE_BYTES", probe_bytes)
+            for position, end in itertools.combinations_with_replacement(range(8), 2):
+                found = streams._paragraph_boundary(io.BytesIO(data), piece, position, end)
+                assert found == min([start for start in starts if position <= start < end], default=end)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long documents as rows of windows: as HF makes them, in every format, shuffled, in books that `verify` proves."""
 
+import json
+
 import pytest
 
 from tests.plain_job import PlainJob
+from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 
@@ -88,3 +91,39 @@ def test_windows_keep_the_sources_of_the_spans_in_them_and_languages(make):
         found = [s for row in rows if row["doc_id"] == f"d{i}" for s in row["span_sources"]]
         assert list(dict.fromkeys(found)) == list(dict.fromkeys(w for w in text.split() if w.startswith("http")))
     assert problems(job) == []
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 1}])
+def test_verify_finds_a_window_that_is_another(make, shuffle):
+    job = make(tokenizer={"truncation": truncation(8, 3)}, output={"shuffle": shuffle, "format": "memmap"}).run()
+    for path in job.output.glob("tokens-*.ids.bin"):
+        data = bytearray(path.read_bytes())
+        if len(data) < 40:
+            continue
+        data[18] ^= 3  # in the part of the first window that the second one repeats, or in it
+        path.write_bytes(bytes(data))
+        found = verify(str(job.output)).problems
+        assert any("sha256" in problem for problem in found)
+        forge(job, path)
+        found = verify(str(job.output)).problems
+        assert found
+        assert not any("sha256" in problem for problem in found)
+        return
+    pytest.fail("no shard is long enough")
+
+
+def forge(job, path):
+    """Writes the size and the checksum of a file, as it is now, wherever they are recorded."""
+    import hashlib
+
+    name, sha256 = path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+    for book in (job.output / "manifest.json", *(job.output / "_ledger").glob("*.json")):
+        record = json.loads(book.read_text())
+        stack = [record]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, dict) and node.get("file") == name:
+                node["sha256"] = sha256
+            stack += node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+        book.write_text(json.dumps(record))
+    assert manifest.read(str(job.output))

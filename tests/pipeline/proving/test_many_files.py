@@ -82,3 +82,12 @@ def test_it_can_be_replayed_and_finished_anew_with_a_short_manifest(folders, mon
     assert sorted(path.name for path in job.output.rglob("*") if path.is_file()) == [
         "job.json", "plan.jsonl", "tokenizer.json"
     ]  # fmt: skip
+
+
+def test_a_list_that_is_not_as_it_was_written_is_named(folders):
+    output = folders[1].output
+    inputs = (output / "_ledger/inputs.parquet").read_bytes()
+    for data, said in ((inputs, "not the list 'shards' as TokenMill writes it"), (b"PAR1 and so on", "not a list of")):
+        (output / "_ledger/shards.parquet").write_bytes(data)
+        with pytest.raises(ValueError, match=rf"_ledger/shards\.parquet: {said}"):
+            list(manifest.read(str(output))["shards"])

@@ -5,8 +5,6 @@ import pytest
 
 from tests.plain_job import PlainJob
 from tokenmill import JobError, run
-from tokenmill.pipeline.proving.from_input import verify_deep
-from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.reporting.summary import summarize, warnings
 
 TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
@@ -15,33 +13,6 @@ TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
 @pytest.fixture
 def make(tmp_path, tiny_vocab_file):
     return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
-def test_what_is_cut_is_counted_in_every_book(make, side, shuffle):
-    truncation = {"max_length": 6, "side": side}
-    tokenizer = {"truncation": truncation, "add_special_tokens": True, "padding": {"length": 8, "side": side}}
-    job = make(tokenizer=tokenizer, output={"shuffle": shuffle}).run()
-    made = [len(job.tokenizer.encode_bare([text])[0]) for text in TEXTS]
-    kept = [min(4, n) for n in made]
-    n_cut = sum(made) - sum(kept)
-    assert sum(made) == 160
-    assert n_cut == 96
-    totals, stats = job.json("manifest.json")["totals"], job.json("stats.json")
-    assert totals["n_text_tokens"] == 160
-    assert (totals["n_cut_tokens"], totals["n_cut_documents"]) == (n_cut, 12)
-    assert (totals["n_special_tokens"], totals["n_added_tokens"]) == (40, 0)
-    assert totals["n_tokens"] == 160 - n_cut + 40
-    identity = {"n_tokens": totals["n_tokens"], "n_cut_tokens": n_cut}
-    assert identity in [line["left"] for line in job.json("manifest.json")["balance"]]
-    assert stats["tokens_made"] == {
-        "text": 160, "cut": n_cut, "kept": 64, "special": 40, "added": 0, "share_cut": 0.6, "documents_cut": 12,
-        "share_of_documents_cut": 0.6,
-    }  # fmt: skip
-    assert stats["tokens_per_word"] == 1  # of the text: not what truncation leaves of it
-    assert verify(str(job.output)).problems == []
-    assert verify_deep(str(job.output), 1).problems == []
 
 
 def test_the_summary_says_what_was_cut_and_a_threshold_warns(make, render):

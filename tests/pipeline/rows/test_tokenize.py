@@ -3,13 +3,12 @@
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
-from tests.rows import TEXTS, Doc, as_dict, as_row, ids_are
+from tests.rows import TEXTS, Doc, as_dict, as_row
 from tokenmill import (
     ComputeAndApplyTokenizer,
     CountWords,
@@ -40,22 +39,6 @@ def test_long_texts_become_several_rows(inline, tokenizer):
 
     rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
     assert_that(rows | Tokenize(tokenizer, max_length=3, overflow="rows", stride=1), check)
-
-
-def test_what_cannot_be_used_goes_to_its_own_output(run, tokenizer):
-    elements = [
-        as_dict(0, "a mill"),
-        as_dict(1, None),
-        {"id": 2},
-        as_dict(3, 7),
-        as_dict(4, "a"),
-    ]
-    with run() as pipeline:
-        good, bad = pipeline | beam.Create(elements) | Tokenize(tokenizer).with_exception_handling()
-        assert_that(good, ids_are({0: [6, 7], 4: [6]}), label="Good")
-        shown = bad | beam.Map(lambda row: (row.element["id"], row.msg.partition(":")[0], bool(row.stack)))
-        expected = [(1, "ValueError"), (2, "KeyError"), (3, "TypeError")]
-        assert_that(shown, equal_to([(*each, True) for each in expected]), label="Bad")
 
 
 @pytest.mark.parametrize(
@@ -138,23 +121,3 @@ def test_counters_and_display_data(tokenizer):
     assert (words["tokenizer"], shards["tokenizer"], shards["n_shards"]) == (tokenizer.digest, tokenizer.digest, 3)
     assert '"vocab_size":70' in TrainVocabulary(vocab_size=70).display_data()["train"]
     assert Normalize(["nfc"]).display_data()["steps"] == '["nfc"]'
-
-
-@pytest.mark.parametrize("kind", ["rows", "batches"])
-def test_tokens_unknown_ones_and_lengths_are_counted_once(kind, inline, tokenizer):
-    """Also where elements fail and the others are computed again; padding and special tokens as in `n_tokens`."""
-    texts = ["a mill", "", "millⰋ a", None, "the mill grinds text"]
-    elements = [{"text": text} for text in texts] + [{"text": "a", "input_ids": 1}] * (kind == "rows")
-    if kind == "batches":
-        elements = [pa.record_batch({"text": texts})]
-    step = Tokenize(tokenizer, add_special_tokens=True, pad_to=9).with_exception_handling()
-    _ = inline | beam.Create(elements) | step
-    metrics = inline.run().metrics().query()
-    found = {each.key.metric.name: each.committed for each in metrics["counters"]}
-    encoded = [tokenizer.encode(text) for text in texts if text is not None]
-    unknown = sum(each.ids.count(tokenizer.unk_token_id) for each in encoded)
-    lengths = [len(each.ids) for each in encoded] + [3] * (kind == "rows")
-    assert (found["tokens-out"], found["tokens-unknown"]) == (sum(lengths), unknown)
-    assert unknown == 1
-    (told,) = (each.committed for each in metrics["distributions"] if each.key.metric.name == "tokens-per-row")
-    assert (told.count, told.sum, told.min, told.max) == (len(lengths), sum(lengths), min(lengths), max(lengths))

@@ -3,17 +3,15 @@
 
 import dataclasses
 import enum
+import pickle
 import typing
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import error_handling
-from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 from hypothesis import given
@@ -127,36 +125,6 @@ def test_any_mixture_in_any_batches_gives_what_a_loop_gives(data):
     assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
 
 
-def test_a_late_pane_stays_late(tokenizer):
-    stream = streams.TestStream(coder=beam.coders.registry.get_coder(str)).advance_watermark_to(0)
-    stream = stream.add_elements([TimestampedValue("a mill", 1)]).advance_watermark_to(20)
-    stream = stream.add_elements([TimestampedValue("text", 2)]).advance_watermark_to_infinity()
-    settings = choose_runner(("--runner=BundleBasedDirectRunner",))
-    with open_runner(settings) as (runner, _):
-        options = beam.options.pipeline_options.PipelineOptions(["--streaming"])
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        grouped = (
-            pipeline
-            | stream
-            | beam.WindowInto(
-                FixedWindows(10),
-                trigger=AfterWatermark(late=AfterCount(1)),
-                accumulation_mode=AccumulationMode.DISCARDING,
-                allowed_lateness=100,
-            )
-            | beam.Map(lambda text: (0, text))
-            | beam.GroupByKey()
-            | beam.FlatMap(lambda pair: pair[1]).with_output_types(str)
-        )
-        timings = (
-            grouped
-            | Tokenize(tokenizer)
-            | beam.Map(lambda row, pane=beam.DoFn.PaneInfoParam: (row.text, PaneInfoTiming.to_string(pane.timing)))
-        )
-        assert_that(timings, equal_to([("a mill", "ON_TIME"), ("text", "LATE")]))
-        pipeline.run().wait_until_finish()
-
-
 class Doc(typing.NamedTuple):
     id: int
     text: str
@@ -245,20 +213,6 @@ def test_batches_keep_their_schema(tokenizer):
         assert found.schema.metadata == schema.metadata
         assert found.schema.field("id").equals(schema.field("id"), check_metadata=True)
         assert (found.schema.field("text").nullable, found.schema.field("text").metadata) == (False, {b"lang": b"en"})
-
-
-@pytest.mark.parametrize("wrong", [None, 7, b"bytes", "\ud800"])
-def test_a_bad_row_is_computed_once_and_its_letter_is_short(wrong, tokenizer, monkeypatch):
-    """Halving batches until it is alone took forty times as long as a good one, and its letter had 5 kB of stack."""
-    calls = []
-    step = Tokenize(tokenizer).with_exception_handling()
-    note_sizes(step, calls)
-    window = beam.transforms.window.GlobalWindow()
-    elements = [{"text": wrong if i % 3 == 0 else "a mill"} for i in range(300)]
-    found = in_process(step, [(each, window.max_timestamp(), window, None) for each in elements])
-    letters = [each.letter for each, *_ in found if isinstance(each, batching.Failed)]
-    assert (len(letters), len(found), calls) == (100, 300, [200])
-    assert all(len(letter.stack) + len(letter.msg) < 500 for letter in letters)
 
 
 def views(texts):
@@ -384,3 +338,16 @@ def test_steps_that_count_have_a_second_output_too(tokenizer, tmp_path):
             assert_that(elements, equal_to([None, [10**6]]), label=f"Letters{name}")
 
     run_inline(build)
+
+
+@pytest.mark.parametrize("kind", [pa.array, pa.Array.dictionary_encode, views])
+def test_bad_rows_of_a_batch_are_computed_once(kind, tokenizer, monkeypatch):
+    texts = kind(pa.array([None, b"caf\xe9", b"a mill"] * 100).view(pa.string()))
+    step = Tokenize(tokenizer).with_exception_handling()
+    note_sizes(step, calls := [])
+    fn = gather_of(step)
+    far = pa.array([2**62] * len(texts), pa.timestamp("s"))
+    found = list(fn.process(pa.record_batch([texts, far, far], names=["text", "time", "time"])))
+    assert pickle.loads(pickle.dumps(found[0].letter)).element["time"].num_rows == 1
+    assert [each.num_rows for each in found if isinstance(each, pa.RecordBatch)] == [100]
+    assert (sum(isinstance(each, batching.Failed) for each in found), calls) == (200, [100])

@@ -152,20 +152,6 @@ def test_runs_are_merged_as_the_reference_implementation_merges_them(
     assert rows == make_batch([row for _, row in expected]).to_pylist()
 
 
-def test_a_merge_reads_every_piece_once_and_holds_little(tmp_path, monkeypatch):
-    generator = np.random.default_rng(0)
-    rows = [(int(key), "id", [1] * 50, [], None) for key in generator.integers(0, 1 << 63, 4000, np.uint64)]
-    read, original = [], RunFiles.read
-    monkeypatch.setattr(spill, "_PIECE_BYTES", 5000)
-    monkeypatch.setattr(RunFiles, "read", lambda *where: read.append(where[1:]) or original(*where))
-    with written(tmp_path, [[rows[i : i + 500]] for i in range(0, 4000, 500)]) as runs:
-        batches = list(merge_range(runs, 0, N_KEYS // 2, step_bytes=40_000))
-        n_pieces = sum(run.run.n_pieces for run in runs)
-    assert sum(batch.num_rows for _, batch in batches) == 4000
-    assert n_pieces / 2 <= len(read) == len(set(read)) <= n_pieces
-    assert max(batch.nbytes for _, batch in batches) < 100_000
-
-
 @given(ROWS)
 def test_sums_are_those_of_the_reference_implementation_in_any_order(rows):
     batch, keys = make_batch(rows), keys_of(rows)

@@ -81,39 +81,6 @@ def read_indexed_dataset(data, index):
     ], documents.tolist()
 
 
-def read_mds_samples(data):
-    """Returns the samples of an MDS shard, decoded as `streaming` decodes them."""
-    n = np.frombuffer(data, np.uint32, 1)[0]
-    offsets = np.frombuffer(data, np.uint32, n + 1, 4)
-    config = json.loads(data[4 + 4 * (n + 1) : offsets[0]])
-    samples = []
-    for begin, end in itertools.pairwise(offsets):
-        sample, at = data[begin:end], 0
-        sizes = []
-        for size in config["column_sizes"]:
-            if size is None:
-                (size,) = struct.unpack_from("<I", sample, at)
-                at += 4
-            sizes.append(size)
-        row = {}
-        for name, encoding, size in zip(config["column_names"], config["column_encodings"], sizes, strict=True):
-            value = sample[at : at + size]
-            at += size
-            if encoding == "str":
-                row[name] = value.decode()
-            elif encoding == "int":
-                (row[name],) = struct.unpack("<q", value)
-            else:
-                assert value[0] >> 2 == 1
-                width = 1 << (value[0] % 4)
-                array = np.frombuffer(value[1 + width :], encoding.removeprefix("ndarray:"))
-                assert array.size == int.from_bytes(value[1 : 1 + width], "little")
-                row[name] = array.tolist()
-        assert at == len(sample)
-        samples.append(row)
-    return samples
-
-
 @pytest.mark.parametrize(("info", "n_bytes"), [(NARROW, 2), (WIDE, 4)])
 def test_megatron_is_an_indexed_dataset(info, n_bytes):
     data, index = shard("megatron", [token_rows(ROWS)], info)
@@ -144,23 +111,6 @@ def test_arrow_is_read_by_pyarrow(compression):
         table = file.read_all()
     assert table.replace_schema_metadata(None) == pa.Table.from_batches([token_rows(ROWS)])
     assert json.loads(table.schema.metadata[b"tokenmill"])["tokenizer"] == "d" * 64
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_packed_sequences_come_back(format_):
-    rows = packed_rows(ROWS)
-    files = shard(format_, [rows], schema=PACKED)
-    found = [row for batch in back(format_, files) for row in batch.to_pylist()]
-    if index_name(f"x{SUFFIX[format_]}"):
-        expected = [row["input_ids"][: row["n_tokens"]] for row in rows.to_pylist()]
-        assert [row["input_ids"] for row in found] == expected
-    else:
-        assert found == rows.to_pylist()
-    if format_ == "mds":
-        samples = read_mds_samples(files[0])
-        for row in samples:
-            row["input_ids"] = row.pop("tokens")
-        assert samples == rows.to_pylist()
 
 
 rows_of_ids = st.lists(st.lists(st.integers(0, 65_498), max_size=8), max_size=20)
