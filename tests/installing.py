@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installations of our own: environments, wheels, and commands that run there as a user would run them."""
 
-import base64
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,29 +52,6 @@ def install(python: Path, *wheels: Path) -> None:
     """Puts wheels into the environment of `python`, without what they need."""
     options = ("--no-index", "--no-deps", "--force-reinstall")
     checked(*PIP, "--python", python, "install", *options, *wheels, cwd=python.parent)
-
-
-def uninstall(python: Path, name: str) -> None:
-    """Removes a distribution from the environment of `python`."""
-    checked(*PIP, "--python", python, "uninstall", "--yes", name, cwd=python.parent)
-
-
-def make_wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
-    """A wheel of a distribution of version 3.5.6."""
-    info = f"{name}-3.5.6.dist-info"
-    contents = files | {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 3.5.6\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = ""
-    path = folder / f"{name}-3.5.6-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for file, text in contents.items():
-            wheel.writestr(file, text)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-            record += f"{file},sha256={digest},{len(text.encode())}\n"
-        wheel.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
-    return path
 
 
 # What pip says when it cannot reach a registry.

@@ -5,8 +5,10 @@ import contextlib
 import json
 from pathlib import Path
 
+import pyarrow as pa
+
+from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline import shuffling as shuffled
-from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
@@ -94,6 +96,17 @@ def rows_of(output: Path, suffix: str) -> list[dict]:
             index = stack.enter_context(storage.open_read(index_name)) if index_name else None
             found += [row for batch in formats.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
     return found
+
+
+def token_rows(rows: list[list[int]], n_tokens=None, doc_ids=None) -> pa.RecordBatch:
+    """Returns a batch of `schemas.TOKENS` from lists of ids; id 1 is the unknown token."""
+    columns = [
+        pa.array(doc_ids or [f"a.jsonl:{i}" for i in range(len(rows))], pa.string()),
+        pa.array(rows, schemas.TOKENS.field("input_ids").type),
+        pa.array(n_tokens or [len(row) for row in rows], pa.int32()),
+        pa.array([row.count(1) for row in rows], pa.int32()),
+    ]
+    return pa.record_batch(columns, schema=schemas.TOKENS)
 
 
 class PlainJob:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of shards, as a person sees them."""
 
-import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from tokenmill.pipeline import schemas
+from tests.plain_job import token_rows
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.looking.inspect import Row, find_tokenizer, render, rows, to_record
 from tokenmill.pipeline.output.writers import formats
@@ -24,15 +23,7 @@ def tokenizer(tiny_vocab):
 def write_shard(folder, ids, padding_side=None, n_tokens=None, **output):
     config = OutputConfig(path=str(folder), row_group_tokens=4, **output)
     path = folder / f"tokens-00000-of-00001{formats.suffix(config)}"
-    batch = pa.record_batch(
-        [
-            pa.array([f"doc{i}" for i in range(len(ids))]),
-            pa.array(ids, schemas.TOKENS.field(1).type),
-            pa.array(n_tokens or [len(row) for row in ids], pa.int32()),
-            pa.array([row.count(1) for row in ids], pa.int32()),
-        ],
-        schema=schemas.TOKENS,
-    )
+    batch = token_rows(ids, n_tokens, [f"doc{i}" for i in range(len(ids))])
     with path.open("wb") as handle:
         writer = formats.open_writer(handle, config, TokenizerInfo("d", 40, padding_side=padding_side))
         writer.write(batch)

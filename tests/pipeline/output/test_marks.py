@@ -8,8 +8,6 @@ from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 
 TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
-FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]
-SUFFIXES = [".parquet", ".arrow", ".tfrecord", ".mds", ".bin", ".ids.bin"]
 ENDS = {"prepend": "[MASK]", "append": "[PAD]"}
 
 
@@ -20,30 +18,6 @@ def make(tmp_path, tiny_vocab_file):
 
 def problems(job):
     return [*verify(str(job.output)).problems, *verify_deep(str(job.output), 1).problems]
-
-
-@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
-@pytest.mark.parametrize("special", [False, True])
-def test_every_document_of_every_format_ends_with_the_token(make, shuffle, special):
-    truncation = {"max_length": 9}
-    tokenizer = {"add_special_tokens": special, "truncation": truncation}
-    job = make(tokenizer=tokenizer, output={"format": FORMATS, "shuffle": shuffle, **ENDS}).run()
-    pad, cls, sep, mask = (job.tokenizer.token_to_id(token) for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
-    room = 9 - 2 - 2 * special
-    expected = []
-    for text in TEXTS:
-        kept = job.tokenizer.encode_bare([text])[0].as_py()[:room]
-        row = [mask, *kept, pad]
-        expected.append([cls, *row, sep] if special else row)
-    assert max(map(len, expected)) == 9
-    for suffix in SUFFIXES:
-        found = [row["input_ids"] for row in job.rows(suffix)]
-        assert (found if shuffle is None else sorted(found)) == (expected if shuffle is None else sorted(expected))
-    totals, made = job.json("manifest.json")["totals"], job.json("stats.json")["tokens_made"]
-    assert (totals["n_added_tokens"], totals["n_special_tokens"]) == (40, 40 * special)
-    assert (made["text"], made["added"], made["kept"]) == (160, 40, totals["n_tokens"] - 40 - 40 * special)
-    assert job.json("manifest.json")["marks"]["append"] == [pad]
-    assert problems(job) == []
 
 
 def test_verify_finds_a_document_that_does_not_end_so(make):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.plain_job import token_rows
 from tests.reference import placement as reference
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.columns import as_lists
@@ -23,16 +24,6 @@ lengths_of_documents = st.lists(st.integers(0, 25), max_size=40)
 def documents(lengths, first=100):
     """Returns documents of ids that tell where they come from."""
     return [[first + 100 * i + j for j in range(n)] for i, n in enumerate(lengths)]
-
-
-def token_rows(rows):
-    columns = [
-        pa.array([f"d{i}" for i in range(len(rows))], pa.string()),
-        pa.array(rows, schemas.TOKENS.field(1).type),
-        pa.array([len(row) for row in rows], pa.int32()),
-        pa.array([0] * len(rows), pa.int32()),
-    ]
-    return pa.record_batch(columns, schema=schemas.TOKENS)
 
 
 def pack(rows, cuts=(), window=1000, length=8, strategy="concatenate", separator=SEPARATOR, pad=PAD):

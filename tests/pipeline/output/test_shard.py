@@ -1,32 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several formats in one pass, and packed sequences: written, committed, resumed and proven like any shard."""
 
-import json
-
 import numpy as np
 import pytest
 
-from tests.plain_job import PlainJob, StepJob
+from tests.plain_job import PlainJob
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
-
-ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
-
-
-@pytest.fixture
-def work(tmp_path, tiny_vocab):
-    lines = [
-        json.dumps({"id": f"d{i}", "text": "the mill grinds 玫 " * (i % 13)}, ensure_ascii=False) for i in range(60)
-    ]
-    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "not json"]), encoding="utf-8")
-
-    def make(name="out", padding=None, **output):
-        tokenizer = {"padding": {"length": padding}, "truncation": {"max_length": padding}} if padding else {}
-        return StepJob(tmp_path / name, tiny_vocab, [tmp_path / "a.jsonl"], tokenizer=tokenizer, **output)
-
-    return make
 
 
 @pytest.mark.parametrize("shuffle", [None, {"shards": 3}])

@@ -2,7 +2,6 @@
 """The clock of a job: its sums are those of its splits, whatever they are, and it fails nothing."""
 
 import json
-import time
 from dataclasses import asdict
 
 import pytest
@@ -65,20 +64,6 @@ def test_what_is_no_time_is_left_out(tmp_path):
 
 
 SPLIT = Split(3, "s", (Piece("/c/a", "a", 7, "v", "jsonl", "none", 0, 7),))
-
-
-def test_a_split_is_timed_by_its_thread(tmp_path):
-    began = time.time()
-    watch = clock.Stopwatch(str(tmp_path), SPLIT)
-    until = time.thread_time() + 0.02
-    while time.thread_time() < until:
-        pass
-    watch.stop(n_bytes=7, n_tokens=2)
-    clock.gather(str(tmp_path), 1, began, [], 1.0)
-    (found,) = json.loads((tmp_path / filenames.CLOCK).read_text())["slowest"]
-    assert (found["split"], found["index"], found["n_bytes"], found["n_tokens"]) == ("s", 3, 7, 2)
-    assert found["seconds"] >= 0.02
-    assert found["cpu_seconds"] >= 0.02
 
 
 def test_a_split_is_as_good_without_its_time(tmp_path):

@@ -2,7 +2,6 @@
 """Sorted runs, their merge by ranges, and sums that no order changes."""
 
 import contextlib
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from tokenmill.pipeline.output.spill import (
     RunFiles,
     RunReader,
     RunsWriter,
-    arrange,
     merge_range,
     open_runs,
 )
@@ -86,21 +84,6 @@ def written(folder, splits, run_bytes=1 << 20, schema=WIDE, where="", patch=None
             described.append(SplitRuns(str(index), index, record.sha256, tuple(writer.runs)))
             paths.append(file.path)
         yield open_runs(files, paths, described, schema)
-
-
-@given(ROWS, st.data())
-def test_rows_are_arranged_as_the_reference_implementation_arranges_them(rows, data):
-    batch = make_batch(rows)
-    places = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
-    ends = [0, *cuts, len(rows)]
-    for field in WIDE:
-        column = batch.column(field.name)
-        parts = [column.slice(start, stop - start) for start, stop in pairwise(ends)]
-        found = arrange(parts, places, field)
-        found.validate(full=True)
-        assert found.type == field.type
-        assert found.to_pylist() == reference.arrange(column.to_pylist(), places.tolist())
 
 
 def test_a_file_that_is_damaged_or_holds_something_else_is_an_error(tmp_path):

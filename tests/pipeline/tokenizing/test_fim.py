@@ -79,26 +79,6 @@ def test_every_document_can_be_put_back(tmp_path: Path, mode: str, rate: float) 
     assert verify(str(tmp_path / "out"), deep=True).problems == []
 
 
-@pytest.mark.parametrize("mode", ["psm", "spm", "both"])
-def test_cuts_between_tokens_keep_the_tokens_of_a_document(tmp_path: Path, mode: str) -> None:
-    tokenizer = tokenizer_of(tmp_path)
-    run(config_of(tmp_path, "out", mode=mode, level="token"))
-    pre, suf, mid = (tokenizer.token_to_id(name) for name in NAMES)
-    n_cut = 0
-    for row, text in zip(rows_of(tmp_path, "out"), TEXTS, strict=True):
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
-        if pre not in row:
-            assert row == ids
-            continue
-        prefix, suffix = row[1 : row.index(suf)], row[row.index(suf) + 1 : row.index(mid)]
-        middle = row[row.index(mid) + 1 :]
-        assert ids in ([*prefix, *middle, *suffix], [*middle, *suffix])
-        assert prefix == [] or mode != "spm"
-        n_cut += 1
-    assert 0.35 < n_cut / len(TEXTS) < 0.65
-    assert verify(str(tmp_path / "out"), deep=True).problems == []
-
-
 @pytest.mark.parametrize("level", ["character", "token"])
 @pytest.mark.parametrize(
     ("tokenizer", "output"),

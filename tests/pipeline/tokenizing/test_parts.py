@@ -13,7 +13,6 @@ from tokenmill.pipeline.books.sums import hash_texts
 from tokenmill.pipeline.config.output import PartsConfig
 from tokenmill.pipeline.tokenizing.pages import part_of
 
-SPLITS = {"train": 0.98, "validation": 0.01, "test": 0.01}
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(["", "\0", "\0\0"]))
 
 

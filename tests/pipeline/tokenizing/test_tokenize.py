@@ -6,7 +6,6 @@ import gzip
 import json
 import threading
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.plain_job import StepJob
@@ -14,7 +13,6 @@ from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.input import reading
-from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 
@@ -46,24 +44,6 @@ def work(corpus, tmp_path, tiny_vocab):
         return StepJob(tmp_path / name, tiny_vocab, [corpus / "*"], **{"split_bytes": 400, "oov": "contain", **changes})
 
     return make
-
-
-def test_rejects_are_a_file_where_there_are_any_and_name_no_folder(work, corpus):
-    job = work(split_bytes=10**6)
-    (entry,) = job.tokenize()
-    table = pq.read_table(job.output / entry.rejects.file)
-    assert table.column("source").to_pylist() == ["a.jsonl"] * 3
-    data = (corpus / "a.jsonl").read_bytes()
-    for row, line in zip(table.to_pylist(), BAD_LINES, strict=True):
-        assert row["sample"].decode() == line
-        assert data[row["offset"] :].startswith(line.encode())
-        assert row["reason"] in REASONS
-    assert entry["n_rejected_bytes"] == sum(table.column("n_bytes").to_pylist())
-
-    clean = work("clean", split_bytes=60)
-    without = [entry for entry in clean.tokenize() if entry.rejects is None]
-    assert without
-    assert len(list((clean.output / "rejected").iterdir())) == len(clean.splits) - len(without)
 
 
 def test_a_row_longer_than_the_padding_is_an_error(work):

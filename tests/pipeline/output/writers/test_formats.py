@@ -4,20 +4,17 @@
 import contextlib
 import io
 import itertools
-import json
 import struct
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.plain_job import token_rows
 from tests.reference import mds
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.output.arranging import Arranger
-from tokenmill.pipeline.output.placement import Marks, RowForm
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
 from tokenmill.pipeline.output.writers.mds import columns_of
@@ -27,26 +24,6 @@ WIDE = TokenizerInfo(digest="d" * 64, vocab_size=65_500)
 ROWS = [[5, 1, 65_498], [], [7], list(range(300)), [1, 1]]
 SUFFIX = {"arrow": ".arrow", "mds": ".mds", "megatron": ".bin", "memmap": ".ids.bin"}
 FORMATS = sorted(SUFFIX)
-PACKED = schemas.packed(schemas.BOUNDARIES)
-
-
-def token_rows(rows, pad=0, is_left=False):
-    """Returns a batch of schemas.TOKENS, rows padded with `pad` zeros."""
-    padded = [([0] * pad + row) if is_left else (row + [0] * pad) for row in rows]
-    columns = [
-        pa.array([f"a.jsonl:{i}ä" for i in range(len(rows))], pa.string()),
-        pa.array(padded, schemas.TOKENS.field(1).type),
-        pa.array([len(row) for row in rows], pa.int32()),
-        pa.array([row.count(1) for row in rows], pa.int32()),
-    ]
-    return pa.record_batch(columns, schema=schemas.TOKENS)
-
-
-def packed_rows(rows, size=4):
-    form = RowForm(Marks(), "concatenate", size, 0, separator_id=2, pad_id=0, padded=size)
-    packer = Arranger(form, schemas.TOKENS, schemas.BOUNDARIES)
-    batches = [*packer.add(token_rows(rows)), *packer.rest()]
-    return pa.Table.from_batches(batches, schema=packer.schema).combine_chunks().to_batches()[0]
 
 
 def shard(format_, batches, info=NARROW, schema=schemas.TOKENS):
@@ -101,18 +78,6 @@ def test_a_memory_map_is_mapped_by_numpy(tmp_path, info, dtype):
     assert [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)] == ROWS
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_arrow_is_read_by_pyarrow(compression):
-    handle = io.BytesIO()
-    writer = open_writer(handle, OutputConfig(path="o", format="arrow", compression=compression), NARROW)
-    writer.write(token_rows(ROWS))
-    writer.close()
-    with pa.ipc.open_file(handle.getvalue()) as file:
-        table = file.read_all()
-    assert table.replace_schema_metadata(None) == pa.Table.from_batches([token_rows(ROWS)])
-    assert json.loads(table.schema.metadata[b"tokenmill"])["tokenizer"] == "d" * 64
-
-
 rows_of_ids = st.lists(st.lists(st.integers(0, 65_498), max_size=8), max_size=20)
 
 
@@ -147,7 +112,8 @@ def test_samples_of_mds_are_those_of_the_reference_implementation(rows):
 @pytest.mark.parametrize("format_", ["megatron", "memmap"])
 def test_formats_with_an_index_keep_no_padding(format_, side):
     info = TokenizerInfo(digest="d", vocab_size=65_499, padding_side=side)
-    batch = token_rows(ROWS, pad=3, is_left=side == "left")
+    padded = [[0] * 3 + row if side == "left" else row + [0] * 3 for row in ROWS]
+    batch = token_rows(padded, [*map(len, ROWS)])
     found = [row["input_ids"] for part in back(format_, shard(format_, [batch], info)) for row in part.to_pylist()]
     assert found == ROWS
 
@@ -180,17 +146,3 @@ def test_damaged_bytes_never_crash_a_reader(format_):
         which[int(rng.integers(len(which)))] ^= int(rng.integers(1, 256))
         with contextlib.suppress(ValueError):
             back(format_, [bytes(file) for file in damaged])
-
-
-def test_packed_parquet_is_read_by_datasets_with_exact_types(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    datasets = pytest.importorskip("datasets")
-    rows = packed_rows(ROWS)
-    (tmp_path / "a.parquet").write_bytes(shard("parquet", [rows], schema=PACKED)[0])
-    loaded = datasets.load_dataset(
-        "parquet", data_files=[str(tmp_path / "a.parquet")], split="train", cache_dir=str(tmp_path / "cache")
-    )
-    assert loaded.features["documents"] == datasets.List(datasets.Value("int64"))
-    assert loaded.features["cu_seqlens"] == datasets.List(datasets.Value("int32"))
-    assert loaded.to_list() == rows.to_pylist()

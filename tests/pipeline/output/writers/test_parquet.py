@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.plain_job import token_rows
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.output.writers import parquet
@@ -18,19 +19,6 @@ from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import open_writer, read_rows
 
 INFO = TokenizerInfo(digest="d" * 64, vocab_size=30_000, special_ids={"[UNK]": 1, "[PAD]": 0})
-
-
-def token_rows(rows, doc_ids=None):
-    """Returns a batch of schemas.TOKENS from lists of ids; id 1 is the unknown token."""
-    return pa.record_batch(
-        [
-            pa.array(doc_ids or [f"a.jsonl:{i}" for i in range(len(rows))], pa.string()),
-            pa.array(rows, schemas.TOKENS.field(1).type),
-            pa.array([len(row) for row in rows], pa.int32()),
-            pa.array([row.count(1) for row in rows], pa.int32()),
-        ],
-        schema=schemas.TOKENS,
-    )
 
 
 def shard(batches, **output):

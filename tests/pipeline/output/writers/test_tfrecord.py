@@ -11,24 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.plain_job import token_rows
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.output.writers import tfrecord
 from tokenmill.pipeline.output.writers import tfrecord_kernels as kernels
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
-from tokenmill.pipeline.output.writers.formats import open_writer, read_rows, suffix
-
-
-def token_rows(rows, n_tokens=None, doc_ids=None):
-    return pa.record_batch(
-        [
-            pa.array(doc_ids or [f"a.jsonl:{i}" for i in range(len(rows))], pa.string()),
-            pa.array(rows, schemas.TOKENS.field(1).type),
-            pa.array(n_tokens or [len(row) for row in rows], pa.int32()),
-            pa.array([0] * len(rows), pa.int32()),
-        ],
-        schema=schemas.TOKENS,
-    )
+from tokenmill.pipeline.output.writers.formats import open_writer, read_rows
 
 
 def shard(batches, padding_side=None, compression="none", schema=schemas.TOKENS):
@@ -87,46 +76,6 @@ def slow_record(doc_id, ids, mask=None, window=None, trained=None):
     data = message(1, b"".join(entries))
     length = struct.pack("<Q", len(data))
     return length + struct.pack("<I", slow_masked(length)) + data + struct.pack("<I", slow_masked(data))
-
-
-def read_varint(data, at):
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
-
-
-def fields(data):
-    """Yields (number, bytes) of a message that has length-delimited fields only."""
-    at = 0
-    while at < len(data):
-        tag, at = read_varint(data, at)
-        assert tag & 7 == 2
-        length, at = read_varint(data, at)
-        yield tag >> 3, data[at : at + length]
-        at += length
-
-
-def decode_example(data):
-    """Returns {name: value} of a tf.train.Example: bytes for a bytes_list of one, a list for an int64_list."""
-    ((number, features),) = fields(data)
-    assert number == 1
-    values = {}
-    for _, entry in fields(features):
-        parts = dict(fields(entry))
-        ((kind, content),) = fields(parts[2])
-        packed = dict(fields(content)).get(1, b"")
-        if kind == 1:
-            values[parts[1].decode()] = packed
-        else:
-            numbers, at = [], 0
-            while at < len(packed):
-                number, at = read_varint(packed, at)
-                numbers.append(number)
-            values[parts[1].decode()] = numbers
-    return values
 
 
 EDGES = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, (1 << 28) - 1, 1 << 28, (1 << 31) - 1]
@@ -191,26 +140,6 @@ def test_records_span_buffers_when_written_and_read(monkeypatch):
         row for batch in read_rows(io.BytesIO(data), "x.tfrecord") for row in batch.column("input_ids").to_pylist()
     ]
     assert found == rows
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_beam_reads_it(tmp_path, monkeypatch, compression):
-    beam = pytest.importorskip("apache_beam")
-    from apache_beam.io import tfrecordio
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.testing.util import assert_that, equal_to
-
-    # Beam checks with whichever CRC library it finds; ours is checked with the reference implementation, installed or
-    # not.
-    monkeypatch.setattr(tfrecordio._default_crc32c_fn, "fn", slow_crc32c)
-    rows = [[1, 2, 300], [], [70_000]]
-    path = tmp_path / f"a{suffix(OutputConfig(path='out', format='tfrecord', compression=compression))}"
-    path.write_bytes(shard([token_rows(rows)], compression=compression))
-    expected = [{"doc_id": b"a.jsonl:%d" % i, "input_ids": row} for i, row in enumerate(rows)]
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
-        examples = pipeline | tfrecordio.ReadFromTFRecord(str(path)) | beam.Map(decode_example)
-        assert_that(examples, equal_to(expected))
 
 
 def test_what_cannot_be_written_is_refused(monkeypatch):

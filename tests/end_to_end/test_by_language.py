@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mixed corpus through three tokenizers by language, in one job: books, ids, proof, resume, damage."""
+"""A mixed corpus in parts by language, of one tokenizer and of three: who reads it, books, proof, refusals."""
 
 import json
 
+import duckdb
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import cli
+from tokenmill.tokenizer.languages import language_codes
 
 TEXTS = {
     "en": ["All human beings are born free and equal in dignity and rights.", "They are endowed with reason."],
@@ -13,6 +17,9 @@ TEXTS = {
     "de": ["Alle Menschen sind frei und gleich an Würde und Rechten geboren."],
     "und": ["123"],
 }
+COLUMNS = ["doc_id", "input_ids", "lang"]
+LANGUAGES = ["lang=de", "lang=und", "lang=zh"]
+PARTED = {"languages": {"keep": ["zh", "de"]}, "tokenizer": {"train": {"vocab_size": 120, "min_frequency": 1}}}
 FOLDERS = ("tokenizer=default", "tokenizer=en", "tokenizer=zh")
 
 
@@ -118,3 +125,46 @@ def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job,
     assert "failed: there is no text for ja, th to train on: counts.languages must name" in capsys.readouterr().err
     assert job.run("tokenize") == 2
     assert "tokenizer.file: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
+
+
+def rows(tables):
+    return sorted((row["doc_id"], row["input_ids"], row["lang"]) for table in tables for row in table.to_pylist())
+
+
+def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, sections, capsys):
+    plain = make_job("plain", **PARTED | {"input": sections["input"]})
+    assert plain.run("run", "--mode", "inline") == 0
+    expected = rows(pq.ParquetFile(path).read(COLUMNS) for path in plain.output.glob("tokens-*.parquet"))
+    job = make_job("job", **PARTED, input=sections["input"], output={"parts": {"by": "lang"}})
+    capsys.readouterr()
+    assert job.run("run", "--mode", "inline") == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert all("tokenizer.train.vocab_size is 120, but vocab has" in line for line in warnings)
+    assert sorted(path.name for path in job.output.glob("*=*")) == LANGUAGES
+    for folder in LANGUAGES:
+        shards = sorted((job.output / folder).glob("tokens-*.parquet"))
+        codes = {code for path in shards for code in pq.ParquetFile(path).read(["lang"])["lang"].to_pylist()}
+        assert codes == ({folder.partition("=")[2]} if folder != "lang=und" else set())
+        assert (job.output / folder / "vocab/tokenizer.json").read_bytes() == (
+            plain.output / "vocab/tokenizer.json"
+        ).read_bytes()
+    paths = sorted(str(path) for path in job.output.glob("lang=*/tokens-*.parquet"))
+    found = ds.dataset(paths, partitioning="hive", partition_base_dir=str(job.output))
+    assert rows([found.to_table(COLUMNS)]) == expected
+    only = found.to_table(COLUMNS, filter=ds.field("lang") == "zh")
+    assert rows([only]) == [row for row in expected if row[2] == "zh"] != []
+    query = "SELECT doc_id, input_ids, lang FROM read_parquet($paths, hive_partitioning = true)"
+    assert rows([duckdb.sql(query, params={"paths": paths}).to_arrow_table()]) == expected
+    totals = json.loads((job.output / "parts.json").read_text())["totals"]
+    books = json.loads((plain.output / "manifest.json").read_text())["totals"]
+    for name in ("n_records", "n_documents", "rejected", "filtered", "n_tokens", "n_bytes", "n_filtered_bytes"):
+        assert totals[name] == books[name]
+    assert cli.main(["verify", str(job.output), "--deep"]) == 0
+    assert job.run("verify") == 0
+
+
+def test_too_many_folders_are_refused(make_job, sections, capsys):
+    keep = {"languages": {"keep": list(language_codes()[:33])}}
+    job = make_job("job", **PARTED | keep, input=sections["input"], output={"parts": {"by": "lang"}})
+    assert job.run("run") == 2
+    assert "languages.keep: 33: at most 32 languages have a folder of their own" in capsys.readouterr().err
