@@ -6,7 +6,6 @@ of all are compared first. Rows with a second output for what cannot be used are
 nothing but nulls. What the pipeline costs without tokenizing is printed, too, and is part of every figure.
 """
 
-import argparse
 import functools
 import hashlib
 import random
@@ -45,21 +44,15 @@ _seen: list[int] = [0]
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench beam", description=__doc__, allow_abbrev=False)
+    parser = report.parser("beam", __doc__, rounds=5)
     parser.add_argument("--mb", type=float, default=50, help="size of the input of our steps (default 50)")
     parser.add_argument("--peer-mb", type=float, default=2, help="size of the input of beam.Map (default 2)")
     parser.add_argument("--corpus", help="only this one of the corpora, for example english; default: as much of each")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    shared = corpora.shared_folder()
-    if shared is None:
-        print("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
-        return 1
-    tokenizer = tokenizers.load_gpt2(shared / "vocab")
+    vocab = corpora.vocabularies()
+    tokenizer = tokenizers.load_gpt2(vocab)
     _hf["gpt2"] = hf.Tokenizer.from_str(tokenizer.to_str())
-    facts = report.machine() | report.versions("tokenmill", "apache-beam", "tokenizers", "pyarrow", "numba")
-    print(report.describe(facts))
+    print(report.describe("tokenmill", "apache-beam", "tokenizers", "pyarrow", "numba"))
     texts = _documents(int(options.mb * 1e6), options.corpus)
     peer = texts[: max(1, int(options.peer_mb * 1e6 / DOCUMENT_BYTES))]
     if not _same_ids(peer, tokenizer):
@@ -86,8 +79,6 @@ def main(arguments: list[str]) -> int:
     for name, ratio in ratios.items():
         wanted = f"{WANTED[name]:g} wanted" if name in WANTED else ""
         print(f"{name:28} {ratio:8.2f}   {wanted}")
-    if options.save:
-        print(f"saved {report.save('beam', facts, [samples])}")
     return 0
 
 

@@ -34,25 +34,19 @@ def main(arguments: list[str]) -> int:
     texts = corpora.load()
     makers = tokenizers.subjects(texts)
     names = [corpus.name for corpus in texts]
-    parser = argparse.ArgumentParser(prog="./run.sh bench commits", description=__doc__, allow_abbrev=False)
+    parser = report.parser("commits", __doc__, rounds=3)
     parser.add_argument("commit", help="what to compare with: a commit, a tag or a branch")
     parser.add_argument(
         "--tokenizers", nargs="+", metavar="NAME", choices=list(makers), help=f"only these: {' '.join(makers)}"
     )
     parser.add_argument("--corpora", nargs="+", metavar="NAME", choices=names, help=f"only these: {' '.join(names)}")
     parser.add_argument("--mb", type=float, default=12, help="use this many MB of each corpus (default 12)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds in turn (default 3)")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    facts = report.machine() | report.versions("numba", "numpy", "pyarrow")
-    print(report.describe(facts))
+    print(report.describe("numba", "numpy", "pyarrow"))
     trees = {"now": corpora.REPOSITORY, "other": check_out(options.commit)}
-    measurements = []
-    for name in options.tokenizers or list(makers):
-        measurements += _compare(name, trees, options.corpora or names, options)
-    if options.save:
-        print(f"\nraw samples: {report.save('commits', facts, measurements)}")
-    return int(any(not measurement["equal"] for measurement in measurements))
+    chosen = options.tokenizers or list(makers)
+    equal = [_compare(name, trees, options.corpora or names, options) for name in chosen]
+    return int(not all(equal))
 
 
 def check_out(commit: str) -> Path:
@@ -68,11 +62,9 @@ def check_out(commit: str) -> Path:
     return tree
 
 
-def _compare(
-    name: str, trees: dict[str, Path], chosen: Sequence[str], options: argparse.Namespace
-) -> list[dict[str, Any]]:
-    """Measures one tokenizer with both trees, in turn; prints a table and returns the raw samples."""
-    rows, measurements = [], []
+def _compare(name: str, trees: dict[str, Path], chosen: Sequence[str], options: argparse.Namespace) -> bool:
+    """Measures one tokenizer with both trees, in turn; prints a table and returns whether all ids are equal."""
+    rows, all_equal = [], True
     with contextlib.ExitStack() as stack:
         ask = {tree: stack.enter_context(_measuring(path, name, options.mb)) for tree, path in trees.items()}
         for corpus in chosen:
@@ -81,11 +73,11 @@ def _compare(
                 for tree, answer in ask.items():
                     answers[tree].append(answer(corpus))
             equal = len({(a["ids"], a["words"]) for of in answers.values() for a in of}) == 1
-            measurements.append({"tokenizer": name, "corpus": corpus, "equal": equal} | answers)
+            all_equal &= equal
             cells = [_cell(answers, kind) if equal else "ids differ" for kind in KINDS]
             rows.append([corpus, *cells])
     print("\n" + report.table([name, *(f"{kind}, MB/s" for kind in KINDS)], rows), flush=True)
-    return measurements
+    return all_equal
 
 
 def _cell(answers: dict[str, list[dict[str, Any]]], kind: str) -> str:
@@ -100,14 +92,8 @@ def _measuring(tree: Path, name: str, mb: float) -> Iterator[Callable[[str], dic
     environment = os.environ | {"PYTHONPATH": str(tree)}
     if (data := corpora.shared_folder()) is not None:
         environment["TOKENMILL_SHARED"] = str(data.parent)
-    process = subprocess.Popen(
-        command,
-        cwd=tree,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=tree, env=environment, **pipes)
     assert process.stdin is not None
     assert process.stdout is not None
 

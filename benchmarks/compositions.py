@@ -8,7 +8,6 @@ spans; and `tokenizers`, where it can read the composition. Words that are count
 is 1 if there is a difference.
 """
 
-import argparse
 import collections
 import contextlib
 import dataclasses
@@ -26,6 +25,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from benchmarks import report
 from tests.reference.counting import sentencepiece_words
 from tests.reference.spellings import PATTERNS
 from tokenmill.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ class Made(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """Runs compositions until the time is over; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench compositions", description=__doc__, allow_abbrev=False)
+    parser = report.parser("compositions", __doc__)
     parser.add_argument("--minutes", type=float, default=60, help="how long (default 60)")
     parser.add_argument("--seed", type=int, default=0, help="the first number is a million times this (default 0)")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="one composition, and what it is made of")

@@ -59,6 +59,14 @@ def shared_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def vocabularies() -> Path:
+    """Returns the folder of vocabularies in that of larger data; ends the process where there is none."""
+    shared = shared_folder()
+    if shared is None:
+        raise SystemExit("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
+    return shared / "vocab"
+
+
 def load() -> list[Corpus]:
     """Returns the four corpora of the larger data folder if there is one, else the three of the quickstart."""
     shared = shared_folder()

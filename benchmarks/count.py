@@ -8,14 +8,12 @@ and with two; for the made-up words they must be what was written.
 """
 
 import argparse
-import dataclasses
 import json
 import os
-import resource
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +26,7 @@ _LETTERS = 10
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench count", description=__doc__, allow_abbrev=False)
+    parser = report.parser("count", __doc__)
     parser.add_argument("--mb", type=float, default=500, help="size of the text (default 500)")
     parser.add_argument("--distinct", type=float, default=5, help="millions of distinct words (default 5)")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2], help="workers of each run (default 1 2)")
@@ -37,38 +35,26 @@ def main(arguments: list[str]) -> int:
         help="how the text is split into words (default: bert cl100k_base whitespace_metaspace)",
     )  # fmt: skip
     parser.add_argument("--folder", help="where to put input and outputs, thrice the input (default: temporary)")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    facts = report.machine() | report.versions("tokenmill", "apache-beam", "pyarrow", "numba", "numpy")
-    print(report.describe(facts))
+    print(report.describe("tokenmill", "apache-beam", "pyarrow", "numba", "numpy"))
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-bench-") as folder:
-        measurements, rows = _measure(options, Path(folder))
+        rows = _measure(options, Path(folder))
     header = ["input", "words are", "workers", "seconds", "MB/s", "CPU seconds", "MB per CPU second",
               "largest process MiB", "distinct"]  # fmt: skip
     print("\n" + report.table(header, rows))
-    if options.save:
-        print(f"\nraw samples: {report.save('count', facts, measurements)}")
-    return int(any(not measurement["equal"] for measurement in measurements))
+    return int(any("counts differ" in row for row in rows))
 
 
-def _measure(options: argparse.Namespace, folder: Path) -> tuple[list[dict[str, Any]], list[list[str]]]:
-    measurements: list[dict[str, Any]] = []
+def _measure(options: argparse.Namespace, folder: Path) -> list[list[str]]:
     rows: list[list[str]] = []
 
     def add(name: str, words: str, workers: int, n_bytes: int, counted: _Counted, equal: bool) -> None:
-        run, cpu, counts = counted
-        facts = {"input": name, "pre_tokenizer": words, "workers": workers, "n_bytes": n_bytes, "equal": equal}
-        facts |= {"cpu_seconds": cpu, "totals": counts["totals"], "pruned": counts["pruned"]}
-        measurements.append(facts | dataclasses.asdict(run))
+        run, counts = counted
+        cpu = run.processor_seconds
         if not equal:
             rows.append([name, words, str(workers), "counts differ", "-", "-", "-", "-", "-"])
             return
-        speeds = [
-            f"{run.seconds:.1f}",
-            f"{n_bytes / run.seconds / 1e6:.1f}",
-            f"{cpu:.1f}",
-            f"{n_bytes / cpu / 1e6:.1f}",
-        ]
+        speeds = (f"{each:.1f}" for s in (run.seconds, cpu) for each in (s, n_bytes / s / 1e6))
         memory = f"{run.largest_process_bytes / 2**20:.0f}"
         distinct = f"{counts['totals']['n_distinct_words'] + counts['pruned']['n_words']:,}"
         rows.append([name, words, str(workers), *speeds, memory, distinct])
@@ -82,7 +68,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> tuple[list[dict[str, 
             digests = set()
             for workers in options.workers:
                 counted = _count(folder, f"{folder / 'text'}", words, workers)
-                digests.add(counted.counts["digest"])
+                digests.add(counted[1]["digest"])
                 add("text", words, workers, n_bytes, counted, len(digests) == 1)
     if options.distinct:
         path = folder / "distinct" / "words.jsonl"
@@ -90,18 +76,16 @@ def _measure(options: argparse.Namespace, folder: Path) -> tuple[list[dict[str, 
         for workers in options.workers:
             limit = n_twice + n_words // 100  # fewer than there are, so that words that occur once must go
             counted = _count(folder, str(path.parent), "whitespace", workers, max_words=limit)
-            counts = counted.counts
+            counts = counted[1]
             expected = {"bound": 1, "n_words": n_words - n_twice, "n_occurrences": n_words - n_twice}
             equal = counts["totals"]["n_distinct_words"] == n_twice and counts["pruned"] == expected
             add("distinct words", f"whitespace, max_words {limit:,}", workers, path.stat().st_size, counted, equal)
             print(f"distinct words: left out {counts['pruned']}, kept {counts['totals']['n_distinct_words']:,}")
-    return measurements, rows
+    return rows
 
 
-class _Counted(NamedTuple):
-    run: timing.ProcessRun
-    cpu_seconds: float
-    counts: Any
+_Counted = tuple[timing.ProcessRun, Any]
+"""A run, and its `counts.json`."""
 
 
 def _count(folder: Path, source: str, words: str, workers: int, max_words: int | None = None) -> _Counted:
@@ -118,15 +102,9 @@ def _count(folder: Path, source: str, words: str, workers: int, max_words: int |
     command = [sys.executable, "-m", "tokenmill.pipeline.cli", "count", str(config), "--workers", str(workers)]
     # One worker per process, so that the memory of a worker can be measured.
     command += ["--mode", "processes"] if workers > 1 else []
-    before = _cpu_of_children()
     run = timing.run_process(command, environment=os.environ, log=folder / "count.log")
     counts = json.loads((output / "counts" / "counts.json").read_text(encoding="utf-8"))
-    return _Counted(run, _cpu_of_children() - before, counts)
-
-
-def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return run, counts
 
 
 def write_distinct(path: Path, n_words: int) -> tuple[int, int]:

@@ -30,33 +30,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import corpora, encoders, peers, report, timing, tokenizers
+from benchmarks import corpora, peers, report, timing, tokenizers
 from tokenmill.tokenizer import Tokenizer
-
-CALLS = (1, 10, 100)
-"""How many texts of 100 bytes there are in a small call."""
 
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     texts = corpora.load()
     makers = tokenizers.subjects(texts)
-    parser = argparse.ArgumentParser(prog="./run.sh bench encode", description=__doc__, allow_abbrev=False)
+    parser = report.parser("encode", __doc__, rounds=3)
     names = [corpus.name for corpus in texts]
     parser.add_argument("--corpora", nargs="+", metavar="NAME", choices=names, help=f"only these: {' '.join(names)}")
     parser.add_argument(
         "--tokenizers", nargs="+", metavar="NAME", choices=list(makers), help=f"only these: {' '.join(makers)}"
     )
     parser.add_argument("--mb", type=float, default=12, help="use this many MB of each corpus (default 12)")
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--quick", action="store_true", help="no worst cases")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    facts = report.machine() | report.versions(
+    print(report.describe(
         "tokenmill", "tokenizers", "tiktoken", "gigatoken", "fastokens", "snaptokens", "nanotoken", "sentencepiece",
         "numba", "numpy", "pyarrow",
-    )  # fmt: skip
-    print(report.describe(facts))
+    ))  # fmt: skip
     print(
         "one thread each, MB/s warm / cold, medians of interleaved rounds; in brackets how many times as fast we are,"
     )
@@ -73,8 +67,6 @@ def main(arguments: list[str]) -> int:
         for name in chosen:
             everything = name == chosen[-1] and not options.quick
             measurements += processes.submit(measure_named, name, options, everything=everything).result()
-    if options.save:
-        print(f"\nraw samples: {report.save('encode', facts, measurements)}")
     return int(any(measurement["wrong"] for measurement in measurements))
 
 
@@ -84,7 +76,7 @@ def measure_named(name: str, options: argparse.Namespace, *, everything: bool) -
     peers.stay_on_one_core()
     loaded = corpora.load()
     subject, texts = tokenizers.subjects(loaded)[name](), _chosen(loaded, options)
-    measurements = measure(subject, texts, options.rounds) + measure_calls(subject, texts[0], options.rounds)
+    measurements = measure(subject, texts, options.rounds)
     if everything:
         measurements += measure(subject, corpora.adversarial(), options.rounds)
     return measurements
@@ -141,39 +133,6 @@ def measure(subject: tokenizers.Subject, texts: Sequence[corpora.Corpus], rounds
     return measurements
 
 
-def measure_calls(subject: tokenizers.Subject, corpus: corpora.Corpus, rounds: int) -> list[dict[str, Any]]:
-    """Times small calls on the start of a corpus, warm, and prints microseconds; some libraries remember texts."""
-    tok = subject.tokenizer
-    whole = "\n".join(corpus.texts)
-    measurements, rows = [], []
-    for n in CALLS:
-        texts = [whole[100 * k : 100 * k + 100] for k in range(n)]
-        column = pa.array(texts, pa.large_string())
-        calls: dict[str, Callable[[], Any]] = {"tokenmill": functools.partial(tok.encode_arrow, column)}
-        wrong = []
-        for peer, (load, to_ids, other_rules) in subject.peers.items():
-            encode = load()
-            if to_ids(encode(texts)) == calls["tokenmill"]().to_pylist():
-                calls[peer] = functools.partial(encode, texts)
-            elif not other_rules:
-                wrong.append(peer)
-        timings = timing.interleave(calls, rounds=rounds)
-        measurements.append(
-            {"tokenizer": subject.name, "corpus": corpus.name, "texts": n, "wrong": wrong}
-            | {"warm": {peer: timed.seconds for peer, timed in timings.items()}}
-        )
-        ours = timings.pop("tokenmill")
-        cells = {
-            peer: f"{timed.median * 1e6:.1f} ({ours.times_faster_than(timed):.2f}x)" for peer, timed in timings.items()
-        }
-        rows.append(
-            [f"{n} of 100", f"{ours.median * 1e6:.1f}", *(cells.get(peer, "ids differ") for peer in subject.peers)]
-        )
-    header = [f"one call, {corpus.name}, {subject.name}, us", "tokenmill", *subject.peers]
-    print("\n" + report.table(header, rows), flush=True)
-    return measurements
-
-
 def first_difference(expected: Sequence[list[int]], found: Sequence[list[int]], peer: str) -> str:
     """Returns where the ids of two libraries, which must differ, first do so."""
     i, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip(expected, found, strict=True)) if a != b)
@@ -198,14 +157,14 @@ def _cells(n_bytes: dict[str, int], timings: Sequence[dict[str, timing.Timing]],
     return [*cells, f"{max(timed.spread for of in timings for timed in of.values()):.0%}"]
 
 
-def _load_ours(tok: Tokenizer) -> encoders.Encode:
+def _load_ours(tok: Tokenizer) -> peers.Encode:
     """Loads the tokenizer again, ready to encode, with an empty word cache."""
     fresh = Tokenizer.from_str(tok.to_str())
     fresh.encode_arrow(pa.array([""], pa.large_string()))
     return fresh.encode_arrow
 
 
-def _first_call(load: Callable[[], encoders.Encode], texts: Any) -> Callable[[], Any]:
+def _first_call(load: Callable[[], peers.Encode], texts: Any) -> Callable[[], Any]:
     """Loads a tokenizer; returns the call with which it encodes texts."""
     return functools.partial(load(), texts)
 

@@ -23,7 +23,7 @@ _WAITED = re.compile(r"tokenmill: waited ([\d.]+) s for kernels")
 
 def main() -> None:
     """Prints a table of both runs: from a clone alone, and with everything installed and compiled."""
-    print(f"{report.describe(report.machine())}\n")
+    print(f"{report.describe()}\n")
     columns = [*_PARTS, "all", "kernels", "processor"]
     print(f"| {'':8} | {' | '.join(f'{name:>9}' for name in columns)} |")
     rule = f" {'-' * 8}: |"

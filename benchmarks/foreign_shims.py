@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks import foreign_tokenizers_1
 from tokenmill import Tokenizer
 from tokenmill.tokenizer.adapters.tokenizers import DecodeStream
 from tokenmill.tokenizer.added_tokens import AddedToken
@@ -262,5 +261,3 @@ elif _library == "tokenizers":
         _shim_tokenizers()
 elif _library == "sentencepiece" and _who == "ours":
     _shim_sentencepiece()
-elif _library == "tokenizers-1" and _who == "ours":
-    foreign_tokenizers_1.shim()

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python tests of tokenizers, tiktoken, sentencepiece and transformers, run against TokenMill's adapters.
 
-./run.sh bench foreign-suites [tokenizers|tokenizers-1|tiktoken|sentencepiece|transformers ...]
+./run.sh bench foreign-suites [tokenizers|tiktoken|sentencepiece|transformers ...]
 
 The source distributions of the installed versions are fetched with pip into build/foreign; for that of tokenizers pip
 wants Rust. Each suite runs twice, in a process of its own: with the library, and with the adapters in the place of its
 classes (`foreign_shims`). Tests that fail with the library itself, because they want the network, say nothing; all
 others must pass with the adapters, or be in `KNOWN` with the reason. Of transformers these are its common tests of
-tokenizers, for ten classes with small vocabularies. "tokenizers-1" is the pre-release `TOKENIZERS_1`, which is
-installed into build/foreign; `foreign_tokenizers_1` says where the files come from that its tests load.
+tokenizers, for ten classes with small vocabularies.
 """
 
-import argparse
 import os
 import re
 import subprocess
@@ -22,13 +20,11 @@ from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks import foreign_shims, foreign_tokenizers_1
+from benchmarks import foreign_shims, report
 
 _FOLDER = Path("build/foreign")
-TOKENIZERS_1 = "1.0.0rc3"
 SUITES = {
     "tokenizers": ("bindings/python/", "tests"),
-    "tokenizers-1": ("bindings/python/", "tests"),
     "tiktoken": ("", "tests"),
     "sentencepiece": ("", "test/sentencepiece_test.py test/numpy_test.py"),
     "transformers": ("", "tests/test_ten_classes.py"),
@@ -42,10 +38,6 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
         "TestUnigram.*special_tokens": "words with spaces in them are refused: Metaspace belongs in front of Unigram",
         "Repr|test_repr_str": "another repr",
         "test_multiprocessing_with_parallelism": "nothing hangs after a fork, which the test wants to see",
-    },
-    "tokenizers-1": {
-        "test_encode_error_is_a_value_error": "another message of the same error",
-        "test_from_pretrained": "nothing is downloaded: from_pretrained takes a folder",
     },
     "tiktoken": {"test_hyp_encode_bytes": "_encode_bytes is private"},
     "transformers": {},
@@ -62,35 +54,22 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
 """Library -> pattern of names of tests -> why they fail."""
 
 
-def version_of(library: str) -> str:
-    """Returns the version of a library whose tests run."""
-    return TOKENIZERS_1 if library == "tokenizers-1" else metadata.version(library)
-
-
 def fetched(library: str) -> Path:
     """Returns the folder with the tests of a library."""
-    version, suite = version_of(library), library
-    library = library.removesuffix("-1")
+    version = metadata.version(library)
     folder = _FOLDER / f"{library}-{version}"
     if not folder.is_dir():
         command = [
             sys.executable, "-m", "pip", "download", "--no-binary", library, "--no-deps", f"{library}=={version}",
         ]  # fmt: skip
         subprocess.run([*command, "--quiet", "--dest", str(_FOLDER)], check=True)
-        inner = f"{folder.name}/{SUITES[suite][0]}"
+        inner = f"{folder.name}/{SUITES[library][0]}"
         with tarfile.open(_FOLDER / f"{library}-{version}.tar.gz") as archive:
             members = [each for each in archive if each.name.startswith((f"{inner}test", f"{inner}conftest"))]
             archive.extractall(_FOLDER, members, filter="data")
         if library == "transformers":
             _write_classes(folder)
-        if suite == "tokenizers-1":
-            _install(f"tokenizers=={version}", "site-1")
-    return folder / SUITES[suite][0]
-
-
-def _install(package: str, site: str) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(_FOLDER / site), package]
-    subprocess.run(pip, check=True)
+    return folder / SUITES[library][0]
 
 
 def _write_classes(folder: Path) -> None:
@@ -108,14 +87,14 @@ def _write_classes(folder: Path) -> None:
         "globals().update(classes_of_transformers(TokenizerTesterMixin))\n",
         encoding="utf-8",
     )
-    _install("parameterized", "site")
+    install = ["install", "--quiet", "--no-deps", "--target", str(_FOLDER / "site"), "parameterized"]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
 
 
 def outcomes(library: str, who: str) -> dict[str, str]:
     """Runs the tests of a library; returns test -> "passed", "failed" or "skipped". Args: who: "theirs" or "ours"."""
     folder, results = fetched(library), (_FOLDER / f"{library}-{who}.xml").resolve()
-    site = "site-1" if library == "tokenizers-1" else "site"  # before the environment's tokenizers
-    path = os.pathsep.join([str(Path.cwd()), str((_FOLDER / site).resolve())])
+    path = os.pathsep.join([str(Path.cwd()), str((_FOLDER / "site").resolve())])
     environment = os.environ | {"TOKENMILL_FOREIGN": f"{library} {who}", "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     settings = (_FOLDER / "pytest.ini").resolve()
     settings.write_text("[pytest]\n", encoding="utf-8")  # else those of this repository apply
@@ -132,22 +111,16 @@ def outcomes(library: str, who: str) -> dict[str, str]:
 
 def main() -> int:
     """Prints counts and the tests that fail; returns 1 if one of them has no reason."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench foreign-suites", description=__doc__, allow_abbrev=False)
+    parser = report.parser("foreign-suites", __doc__)
     parser.add_argument("libraries", nargs="*", default=list(SUITES), metavar="LIBRARY")
     is_unknown = False
     for library in parser.parse_args().libraries:
-        if library == "tokenizers-1" and not foreign_tokenizers_1.write_data(fetched(library) / "data"):
-            print(
-                f"tokenizers {TOKENIZERS_1}: skipped, as its tests load files that no distribution has; they can be in "
-                "a folder that TOKENMILL_TOKENIZERS_1_DATA names, or are made where TOKENMILL_SHARED has vocabularies"
-            )
-            continue
         theirs, ours = outcomes(library, "theirs"), outcomes(library, "ours")
         usable = [name for name, kind in theirs.items() if kind == "passed"]
         failing = [name for name in usable if ours.get(name) != "passed"]
         passed = f"{len(usable) - len(failing)} of {len(usable)} pass with the adapters"
         others = "the others want the network or PyTorch"
-        print(f"{library.removesuffix('-1')} {version_of(library)}: {len(theirs)} tests; {passed}; {others}")
+        print(f"{library} {metadata.version(library)}: {len(theirs)} tests; {passed}; {others}")
         for name in failing:
             reason = next((why for pattern, why in KNOWN[library].items() if re.search(pattern, name)), "")
             is_unknown |= not reason

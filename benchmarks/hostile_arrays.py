@@ -19,25 +19,10 @@ import pyarrow as pa
 Entry = Callable[[Any], Any]
 
 _TEXTS = [
-    "",
-    "the mill",
-    "grinding text",
-    "naïve café",
-    "東京都は日本の首都",
-    "привет мир",
-    "👩‍👩‍👧‍👦🏳️‍🌈",
-    "कुत्ता",
-    "한국어",
-    "ไทย",
-    "\0",
-    "[UNK] [CLS]",
-    "https://example.org/a?b=c me@example.org #tag",
-    "e\u0301" * 9,
-    "a" * 300,
-    " \n\t ",
-    "ﷺﬃ１２",
-    "▁x",
-]
+    "", "the mill", "grinding text", "naïve café", "東京都は日本の首都", "привет мир", "👩‍👩‍👧‍👦🏳️‍🌈", "कुत्ता", "한국어",
+    "ไทย", "\0", "[UNK] [CLS]", "https://example.org/a?b=c me@example.org #tag", "e\u0301" * 9, "a" * 300,
+    " \n\t ", "ﷺﬃ１２", "▁x",
+]  # fmt: skip
 _BROKEN = [
     b"\xe9", b"caf\xe9 text", b"\xff\xfe", b"\xf0\x9f\x98", b"\xe6\x9d", b"\xb1", b"\xed\xa0\x80", b"\xc0\xaf",
     b"a\xf4\x90\x80\x80",

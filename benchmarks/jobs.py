@@ -73,26 +73,20 @@ Case = Callable[[Tree], tuple[float, str]]
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code, 1 where the outputs differ."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench jobs", description=__doc__, allow_abbrev=False)
+    parser = report.parser("jobs", __doc__, rounds=3)
     parser.add_argument("commit", help="what to compare with: a commit, a tag or a branch")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds in turn (default 3)")
     parser.add_argument("--files", type=int, default=5000, help="small files (default 5,000)")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="only cases that have one of these in their name")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    shared = corpora.shared_folder()
-    if shared is None:
-        print("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
-        return 1
-    facts = report.machine() | report.versions("numba", "numpy", "pyarrow", "apache-beam")
-    print(report.describe(facts))
-    differ, measurements = False, []
+    vocab = corpora.vocabularies()
+    print(report.describe("numba", "numpy", "pyarrow", "apache-beam"))
+    differ = False
     with tempfile.TemporaryDirectory(prefix="tokenmill-bench-") as name:
         folder = Path(name)
         paths = {"now": corpora.REPOSITORY, "other": commits.check_out(options.commit)}
         trees = {key: Tree(path, folder / f"{key}-cache", folder / f"{key}-out") for key, path in paths.items()}
         print(f"| {'':28} |     now | other commit |       |\n| {'-' * 28} | ------: | -----------: | ----: |")
-        for title, (rounds, case) in _cases(folder, shared / "vocab", options).items():
+        for title, (rounds, case) in _cases(folder, vocab, options).items():
             if options.only and not any(word in title for word in options.only):
                 continue
             samples = _measure(case, trees, rounds)
@@ -102,9 +96,6 @@ def main(arguments: list[str]) -> int:
             else:
                 print(f"| {title:28} | outputs differ |", flush=True)
             differ |= not equal
-            measurements.append({"case": title, "equal": equal, "samples": samples})
-    if options.save:
-        print(f"\nraw samples: {report.save('jobs', facts, measurements)}")
     return int(differ)
 
 

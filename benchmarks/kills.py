@@ -9,7 +9,6 @@ of the undisturbed run. The exit code is 1 if any of that does not hold.
 The jobs run in forks of this process, which has imported everything: no kill is wasted on the start of Python.
 """
 
-import argparse
 import collections
 import contextlib
 import dataclasses
@@ -24,6 +23,8 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+
+from benchmarks import report
 
 JOBS = ("run", "tokenize", "shuffle", "count", "train")
 """`shuffle` is the job `tokenize` with `output.shuffle`."""
@@ -59,7 +60,7 @@ class Outcome:
 
 def main(arguments: list[str]) -> int:
     """Runs the kills; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench kills", description=__doc__, allow_abbrev=False)
+    parser = report.parser("kills", __doc__)
     parser.add_argument("--n", type=int, default=200, help="kills to make (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments, jobs and modes (default 0)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES), help="default: all")

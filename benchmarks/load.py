@@ -6,7 +6,6 @@ Peers load files of their own kind: `tokenizers` a `tokenizer.json`, sentencepie
 two files. Needs the larger data folder. The ids of the text are compared first.
 """
 
-import argparse
 import dataclasses
 import hashlib
 import importlib.util
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import corpora, encoders, peers, report, sentencepiece_models, timing, tokenizers
+from benchmarks import corpora, peers, report, timing, tokenizers
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.trainers import BPETrainer
@@ -96,26 +95,18 @@ class Case:
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench load", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
+    parser = report.parser("load", __doc__, rounds=7)
     options = parser.parse_args(arguments)
-    shared = corpora.shared_folder()
-    if shared is None:
-        print("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
-        return 1
-    facts = report.machine() | report.versions("tokenmill", "numba", "numpy", "pyarrow", *_PEERS)
+    vocab = corpora.vocabularies()
     peers.stay_on_one_core()
-    print(report.describe(facts))
+    print(report.describe("tokenmill", "numba", "numpy", "pyarrow", *_PEERS))
     print("processor seconds of a fresh process on one core: import + load and encode = ready; medians of interleaved")
     print(f"rounds; ours are to be at most {LIMIT}; in brackets how many times as long as ours\n")
     with tempfile.TemporaryDirectory() as folder:
-        measurements = [measure(case, options.rounds) for case in cases(shared / "vocab", Path(folder))]
+        measurements = [measure(case, options.rounds) for case in cases(vocab, Path(folder))]
     names = ["tokenmill", *_PEERS]
     rows = [row_of(measurement, names) for measurement in measurements]
     print(report.table(["tokenizer", *names, "wall-clock of ours"], rows))
-    if options.save:
-        print(f"\nraw samples: {report.save('load', facts, measurements)}")
     return int(not all(measurement["equal"] for measurement in measurements))
 
 
@@ -129,7 +120,7 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
     tok = tokenizers.load_gpt2(vocab)
     yield Case(
         "GPT-2",
-        {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": encoders.GPT2_PATTERN})},
+        {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": peers.GPT2_PATTERN})},
     )
     for name in _LIKE_TIKTOKENS:
         pattern = f"{name}_base"
@@ -153,13 +144,13 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
     models = {name: vocab / f"{name}.model" for name in ("xlnet", "sp-test", "sp-ja")}
     if importlib.util.find_spec("sentencepiece") is not None:
         texts = corpora.load()
-        specs = sentencepiece_models.TRAINED | _LARGE
-        models |= {name: sentencepiece_models.train(name, spec, texts) for name, spec in specs.items()}
+        specs = tokenizers.TRAINED | _LARGE
+        models |= {name: tokenizers.train_sentencepiece(name, spec, texts) for name, spec in specs.items()}
     for name, path in models.items():
         yield Case(name, {"tokenmill": ([path], {}), "sentencepiece": ([path], {})})
         if name in _LARGE:
             written = folder / f"{path.stem}.json"
-            written.write_text(sentencepiece_models.as_transformers_writes(path), encoding="utf-8")
+            written.write_text(tokenizers.as_transformers_writes(path), encoding="utf-8")
             yield Case(f"{name}, tokenizer.json", {"tokenmill": ([written], {}), "tokenizers": ([written], {})})
 
 

@@ -5,7 +5,6 @@ The rows are the ids of each corpus. What each file holds is read back and compa
 differs, the exit code is 1.
 """
 
-import argparse
 import io
 import statistics
 import sys
@@ -35,12 +34,11 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench parquet", description=__doc__, allow_abbrev=False)
+    parser = report.parser("parquet", __doc__, rounds=5)
     parser.add_argument("--mb", type=float, default=8, help="use this many MB of each corpus (default 8)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
     options = parser.parse_args(arguments)
     pa.set_cpu_count(1)
-    print(report.describe(report.machine() | report.versions("tokenmill", "numba", "numpy", "pyarrow")))
+    print(report.describe("tokenmill", "numba", "numpy", "pyarrow"))
     texts = [corpus.first(int(options.mb * 1e6)) for corpus in corpora.load()]
     shared = corpora.shared_folder()
     tok = tokenizers.trained(texts) if shared is None else tokenizers.load_gpt2(shared / "vocab")

@@ -20,7 +20,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -44,7 +43,7 @@ class Totals:
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench pipeline", description=__doc__, allow_abbrev=False)
+    parser = report.parser("pipeline", __doc__, rounds=2)
     parser.add_argument(
         "--mb", type=float, nargs="+", default=[1, 10, 100], help="sizes of the input (default 1 10 100)"
     )
@@ -53,24 +52,23 @@ def main(arguments: list[str]) -> int:
         help="default: gpt2 if there is a larger data folder; gigatoken has no bert",
     )  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="workers of every job (default 2)")
-    parser.add_argument("--rounds", type=int, default=2, help="interleaved rounds (default 2)")
     parser.add_argument(
         "--peers", nargs="*", default=list(peers.PIPELINES), choices=list(peers.PIPELINES), help="default: all"
     )
     parser.add_argument(
         "--folder", help="where to put input and outputs, about three times the input (default: temporary)"
     )
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    facts = report.machine() | report.versions(
-        "tokenmill", "apache-beam", "gigatoken", "datatrove", "datasets", "tokenizers", "pyarrow", "numba"
+    print(
+        report.describe(
+            "tokenmill", "apache-beam", "gigatoken", "datatrove", "datasets", "tokenizers", "pyarrow", "numba"
+        )
     )
-    print(report.describe(facts))
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-bench-") as folder:
-        return _measure(options, Path(folder), facts)
+        return _measure(options, Path(folder))
 
 
-def _measure(options: argparse.Namespace, folder: Path, facts: dict[str, str]) -> int:
+def _measure(options: argparse.Namespace, folder: Path) -> int:
     texts = corpora.load()
     name, tok = _tokenizer(options.tokenizer, texts)
     tok.save(folder / "tokenizer.json")
@@ -89,10 +87,8 @@ def _measure(options: argparse.Namespace, folder: Path, facts: dict[str, str]) -
             jobs.append(peer)
     for job in ("record", *jobs):
         _run(job, folder, "warm-up", options)  # compiles our kernels, brings everybody's libraries into memory
-    measurements = [each for mb in options.mb for each in _measure_size(options, folder, jobs, mb)]
-    if options.save:
-        print(f"\nraw samples: {report.save('pipeline', facts, measurements)}")
-    return int(any(not measurement["equal"] for measurement in measurements))
+    equal = [_measure_size(options, folder, jobs, mb) for mb in options.mb]
+    return int(not all(equal))
 
 
 def _tokenizer(kind: str, texts: list[corpora.Corpus]) -> tuple[str, Tokenizer]:
@@ -102,7 +98,7 @@ def _tokenizer(kind: str, texts: list[corpora.Corpus]) -> tuple[str, Tokenizer]:
     return next(tokenizers.load(texts))
 
 
-def _measure_size(options: argparse.Namespace, folder: Path, jobs: list[str], mb: float) -> list[dict[str, Any]]:
+def _measure_size(options: argparse.Namespace, folder: Path, jobs: list[str], mb: float) -> bool:
     source = f"input-{mb:g}"
     files = corpora.write_jsonl(corpora.load(), folder / source, int(mb * 1e6), options.workers)
     n_bytes = sum(path.stat().st_size for path in files)
@@ -115,7 +111,8 @@ def _measure_size(options: argparse.Namespace, folder: Path, jobs: list[str], mb
             print(f"{mb:g} MB, round {round_number + 1}: {job} {runs[job][-1].seconds:.1f} s", flush=True)
             totals.setdefault(job, totals_of(job, folder / job))
     shutil.rmtree(folder / source)
-    return _report(options, n_bytes, runs, totals)
+    _report(n_bytes, runs, totals)
+    return len(set(totals.values())) == 1
 
 
 def _run(job: str, folder: Path, source: str, options: argparse.Namespace) -> timing.ProcessRun:
@@ -129,24 +126,18 @@ def _run(job: str, folder: Path, source: str, options: argparse.Namespace) -> ti
     return timing.run_process(command, environment=environment, log=folder / f"{job}.log")
 
 
-def _report(
-    options: argparse.Namespace, n_bytes: int, runs: dict[str, list[timing.ProcessRun]], totals: dict[str, Totals]
-) -> list[dict[str, Any]]:
-    """Prints the table of one size; returns what was measured."""
+def _report(n_bytes: int, runs: dict[str, list[timing.ProcessRun]], totals: dict[str, Totals]) -> None:
+    """Prints the table of one size."""
     ours, written = runs["tokenmill"], totals["tokenmill"]
     print(f"\n{n_bytes / 1e6:,.1f} MB, {written.documents:,} documents, {written.tokens:,} tokens\n")
     our_seconds = timing.Timing(tuple(run.seconds for run in ours))
     our_processor = timing.Timing(tuple(run.processor_seconds for run in ours))
-    rows, measurements = [], []
+    rows = []
     for job, job_runs in runs.items():
-        equal = totals[job] == written
-        measurement: dict[str, Any] = {"job": job, "equal": equal, "n_bytes": n_bytes, "workers": options.workers}
-        measurements.append(measurement)
-        if not equal:
+        if totals[job] != written:
             print(f"{job} wrote other ids: {totals[job]}, tokenmill {written}", file=sys.stderr)
             rows.append([job, "ids differ", *["-"] * 7])
             continue
-        measurement["runs"] = [dataclasses.asdict(run) for run in job_runs]
         seconds = timing.Timing(tuple(run.seconds for run in job_runs))
         processor = timing.Timing(tuple(run.processor_seconds for run in job_runs))
         rows.append(
@@ -167,7 +158,6 @@ def _report(
         "all processes MiB",
     ]  # fmt: skip
     print(report.table(header, rows) + "\n")
-    return measurements
 
 
 def _command(job: str, source: Path, folder: Path, output: Path, workers: int) -> list[str]:

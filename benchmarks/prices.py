@@ -2,12 +2,13 @@
 """What hand-written mechanisms save against a library or the plain way, in processor time: rows of the price list.
 
 Both ways do the same work, and what they give is compared before a number is printed; if it differs, the exit code
-is 1. `compiling` takes a minute, and is measured only if it is named.
+is 1. `steps` and `spans` are those of text, beside the libraries that some must agree with; `chain` is the tokenize job
+without and with the default steps. These and `compiling` take minutes, and are measured only if they are named.
 """
 
-import argparse
 import functools
-import json
+import html
+import itertools
 import os
 import statistics
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import corpora, report, tokenizers
-from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input import jsonl
-from tokenmill.pipeline.input.cutting import LineScanner, Records
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output.writers import tfrecord_kernels
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer, ragged, recycled
 from tokenmill.tokenizer.formats import lowered, tokenizer_json
 from tokenmill.tokenizer.kernels import blocks
@@ -37,13 +38,26 @@ from tokenmill.tokenizer.pre_tokenizers import scanners, split
 from tokenmill.tokenizer.pre_tokenizers.boundaries import derive
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.ragged import read_only, string_array, text_rows
-from tokenmill.tokenizer.text import TextChain
+from tokenmill.tokenizer.text import SpanRule, TextChain
+from tokenmill.tokenizer.text.spans import SpanFinder
 
 Ways = tuple[str, Callable[[], Any], dict[str, Callable[[], Any]]]
 """What is measured on; our way; other ways. Each returns something that can be compared."""
 _BATCH = 1 << 20
 _PATTERN = r"(?:'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"
 """GPT-2's, in a group, so that it has no scanner."""
+_STEPS: list[Any] = [
+    "default", "nfc", "nfd", "nfkc", "nfkd", "lowercase", "casefold", "control_characters", "zero_width", "bidi",
+    "punctuation", "full_width", "tatweel", "ascii_digits", {"strip_accents": "latin-only"}, {"strip_accents": "all"},
+    "whitespace", {"whitespace": {"newlines": "space"}}, "repeated_punctuation", "isolate_digits",
+    {"emoji": "isolate"}, {"emoji": "describe"}, {"emoji": "drop"}, "html_entities", {"regex": r"\d{3,}"}, "mojibake",
+    "ftfy",
+]  # fmt: skip
+_SPANS = [
+    *(SpanRule("[X]", find=kind) for kind in ("number", "url", "email", "emoji", "repeated", "whitespace")),  # type: ignore[arg-type]
+    SpanRule("[X]", literal="the"),
+    SpanRule("[X]", regex=r"\d{4}-\d\d-\d\d"),
+]
 _COMPILE = """
 import os, sys, time
 from tokenmill.tokenizer.compiling import numba_compiler
@@ -59,16 +73,15 @@ print(repr((time.process_time() - started, ids)))
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench prices", description=__doc__, allow_abbrev=False)
+    parser = report.parser("prices", __doc__, rounds=5)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=_MEASURED, help=f"of {', '.join(_MEASURED)}")
     parser.add_argument("--mb", type=float, default=4, help="use this many MB of each corpus (default 4)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
     options = parser.parse_args(arguments)
     pa.set_cpu_count(1)
-    print(report.describe(report.machine() | report.versions("tokenmill", "numba", "numpy", "pyarrow")))
+    print(report.describe("tokenmill", "numba", "numpy", "pyarrow"))
     texts = [corpus.first(int(options.mb * 1e6)) for corpus in corpora.load() if corpus.name != "multilingual"]
     rows = []
-    for name in options.only or [each for each in _MEASURED if each != "compiling"]:
+    for name in options.only or [each for each in _MEASURED if each not in _NAMED]:
         for what, ours, others in _MEASURED[name](texts):
             rows += [[name, what, *cells] for cells in compare(ours, others, options.rounds)]
     print(report.table(["mechanism", "on", "the other way", "ours ms", "its ms", "times"], rows))
@@ -76,7 +89,7 @@ def main(arguments: list[str]) -> int:
 
 
 def compare(ours: Callable[[], Any], others: dict[str, Callable[[], Any]], rounds: int) -> Iterator[list[str]]:
-    """Yields a line for each other way: its name, medians of interleaved rounds in ms, and their quotient."""
+    """Yields a line for each other way, or one without: its name, medians of rounds in ms, and their quotient."""
     ways = {"": ours, **others}
     results = {name: way() for name, way in ways.items()}  # compiles
     seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -86,39 +99,12 @@ def compare(ours: Callable[[], Any], others: dict[str, Callable[[], Any]], round
             way()
             seconds[name].append(time.process_time() - started)
     first, *rest = (statistics.median(each) for each in seconds.values())
+    if not others:
+        yield ["-", f"{first * 1e3:.1f}", "", ""]
     for name, other in zip(others, rest, strict=True):
         same = results[name] is None or results[name] == results[""]
         cells = f"{first * 1e3:.1f}", f"{other * 1e3:.1f}", f"{other / first:.1f}"
         yield [name, *(cells if same else ("differs", "", ""))]
-
-
-def _lines(texts: list[corpora.Corpus]) -> Iterator[Ways]:
-    """Text of JSON lines as a column, against parsers that make objects of Python; these check less."""
-    import orjson
-    import pydantic_core
-
-    for corpus in texts:
-        data = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in corpus.texts).encode()
-        parser = jsonl.JsonLines(InputConfig(paths=["x"]))
-
-        def ours(data: bytes = data, parser: jsonl.JsonLines = parser) -> Any:
-            documents = parser.parse(Records(0, data, *LineScanner(0).lines(data, 0, 0, False))).documents
-            assert documents is not None
-            return documents.column("text")
-
-        def library(loads: Callable[[bytes], Any], data: bytes = data) -> Any:
-            places = zip(*(each.tolist() for each in LineScanner(0).lines(data, 0, 0, False)[:2]), strict=True)
-            return pa.array([loads(data[start:end])["text"] for start, end in places], pa.string())
-
-        yield (
-            corpus.name,
-            ours,
-            {
-                "orjson": lambda library=library: library(orjson.loads),
-                "pydantic-core": lambda library=library: library(pydantic_core.from_json),
-                "standard library": lambda library=library: library(json.loads),
-            },
-        )
 
 
 def _vocabulary(texts: list[corpora.Corpus]) -> Iterator[Ways]:
@@ -257,26 +243,53 @@ def _languages(texts: list[corpora.Corpus]) -> Iterator[Ways]:
         yield f"{corpus.name}, 500 texts", ours, theirs
 
 
-def _mojibake(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+def _steps(texts: list[corpora.Corpus], steps: Sequence[Any] = tuple(_STEPS)) -> Iterator[Ways]:
+    """Each step alone, and the library that it must agree with, if there is one."""
     import ftfy
 
-    chain = TextChain.from_config(["ftfy"])
-    for corpus in texts:
-        part = corpus.first(500_000).texts
-        column = pa.array(part, pa.large_string())
-        ours = lambda column=column: chain.apply(column)[0].to_pylist()  # noqa: E731
-        yield corpus.name, ours, {"ftfy": lambda part=part: [ftfy.fix_text(text) for text in part]}
+    libraries: dict[str, Callable[[str], str]] = {
+        **{form: functools.partial(unicodedata.normalize, form.upper()) for form in ("nfc", "nfd", "nfkc", "nfkd")},
+        "casefold": str.casefold, "html_entities": html.unescape, "ftfy": ftfy.fix_text,
+    }  # fmt: skip
+    for config, corpus in itertools.product(steps, texts):
+        chain, is_slow = TextChain.from_config([config]), config in ("ftfy", "mojibake")
+        column = pa.array(corpus.first(corpus.n_bytes // 8 if is_slow else corpus.n_bytes).texts, pa.large_string())
+        library = libraries.get(str(config))
+
+        def theirs(library: Any = library, column: pa.Array = column) -> pa.Array:
+            return pa.array([library(text) for text in column.to_pylist()], column.type)
+
+        ours = functools.partial(_first_of, chain.apply, column)
+        yield f"{config}, {corpus.name}", ours, {"its library": theirs} if library else {}
 
 
-def _forms(texts: list[corpora.Corpus]) -> Iterator[Ways]:
-    chain = TextChain.from_config(["nfkc"])
-    for corpus in texts:
-        column = pa.array(corpus.texts, pa.large_string())
+def _first_of(function: Callable[[Any], Any], column: pa.Array) -> Any:
+    return function(column)[0]
 
-        def library(column: pa.Array = column) -> pa.Array:
-            return pa.array([unicodedata.normalize("NFKC", text) for text in column.to_pylist()], column.type)
 
-        yield corpus.name, lambda column=column: chain.apply(column)[0], {"unicodedata": library}
+def _spans(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    for rule, corpus in itertools.product(_SPANS, texts):
+        column, finder = pa.array(corpus.texts, pa.large_string()), SpanFinder([rule])
+        name = f"{rule.find or rule.regex or rule.literal}, {corpus.name}"
+        yield name, functools.partial(lambda finder, column: finder.cut(text_rows(column)), finder, column), {}
+
+
+def _chain(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    """One split from JSON lines to a Parquet shard, without steps and with the default ones."""
+    name, tok = next(iter(tokenizers.load(texts)))
+    with tempfile.TemporaryDirectory() as folder:
+
+        def job(paths: list[str], normalize: list[str]) -> None:
+            fields = {"input": {"paths": paths, "split_bytes": 1 << 30}, "tokenizer": {"file": "given"}}
+            output = {"path": tempfile.mkdtemp(dir=folder)}
+            config = Config.model_validate(fields | {"output": output, "normalize": normalize})
+            (split,) = plan_splits(config.input, "bench")
+            tokenize_split(split, config, tok, 1)
+
+        for corpus in texts:
+            paths = [*map(str, corpora.write_jsonl([corpus], Path(folder, corpus.name), corpus.n_bytes, 1))]
+            with_chain = functools.partial(job, paths, ["default"])
+            yield f"{corpus.name}, {name}", functools.partial(job, paths, []), {"with the default chain": with_chain}
 
 
 def _utf8(texts: list[corpora.Corpus]) -> Iterator[Ways]:
@@ -311,10 +324,13 @@ def _model(texts: list[corpora.Corpus]) -> Tokenizer:
 
 
 _MEASURED: dict[str, Callable[[list[corpora.Corpus]], Iterator[Ways]]] = {
-    "lines": _lines, "vocabulary": _vocabulary, "memory": _memory, "automata": _automata,
+    "vocabulary": _vocabulary, "memory": _memory, "automata": _automata,
     "blocks": _blocks, "tfrecord": _tfrecord,
-    "languages": _languages, "mojibake": _mojibake, "forms": _forms, "utf8": _utf8, "compiling": _compiling,
+    "languages": _languages, "mojibake": functools.partial(_steps, steps=("ftfy",)),
+    "forms": functools.partial(_steps, steps=("nfkc",)), "utf8": _utf8, "compiling": _compiling, "steps": _steps,
+    "spans": _spans, "chain": _chain,
 }  # fmt: skip
+_NAMED = ("compiling", "steps", "spans", "chain")
 
 
 if __name__ == "__main__":

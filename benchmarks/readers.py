@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--length", type=int, default=2048, help="tokens of a row (default 2048)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
     options = parser.parse_args(arguments)
-    print(report.describe(report.machine() | report.versions("tokenmill", "numpy", "pyarrow", "datasets")))
+    print(report.describe("tokenmill", "numpy", "pyarrow", "datasets"))
     with tempfile.TemporaryDirectory() as folder:
         output = write(Path(folder), options.mb, options.length)
         candidates, missing = {}, []

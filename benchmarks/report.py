@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts that every benchmark prints beside its numbers, its tables, and the files of results."""
+"""Options of benchmarks, facts that they print beside their numbers, and tables."""
 
-import datetime
-import json
+import argparse
 import os
 import platform
 import re
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+
+def parser(benchmark: str, description: str | None, *, rounds: int = 0) -> argparse.ArgumentParser:
+    """Returns the parser of `./run.sh bench BENCHMARK`, with `--rounds` if there is a default."""
+    made = argparse.ArgumentParser(prog=f"./run.sh bench {benchmark}", description=description, allow_abbrev=False)
+    if rounds:
+        made.add_argument("--rounds", type=int, default=rounds, help=f"interleaved rounds (default {rounds})")
+    return made
 
 
 def machine() -> dict[str, str]:
@@ -36,9 +40,9 @@ def versions(*distributions: str) -> dict[str, str]:
     return found
 
 
-def describe(facts: dict[str, str]) -> str:
-    """Returns one line: `name value, name value`."""
-    return ", ".join(f"{name} {value}" for name, value in facts.items())
+def describe(*distributions: str) -> str:
+    """Returns one line with the machine, and the version of each distribution that is installed."""
+    return ", ".join(f"{name} {value}" for name, value in (machine() | versions(*distributions)).items())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -54,16 +58,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
     return "\n".join([line(header), line(rule), *map(line, rows)])
-
-
-def save(benchmark: str, facts: dict[str, str], measurements: list[dict[str, Any]]) -> Path:
-    """Writes raw samples to `results/<date>-<machine>-<benchmark>.json` and returns the path."""
-    RESULTS.mkdir(exist_ok=True)
-    name = re.sub(r"[^a-z0-9]+", "-", f"{machine()['processor']} {machine()['cores']} cores".lower()).strip("-")
-    path = RESULTS / f"{datetime.date.today().isoformat()}-{name}-{benchmark}.json"
-    content = {"benchmark": benchmark, "facts": facts, "measurements": measurements}
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
 
 
 def _processor() -> str:

@@ -98,7 +98,7 @@ def _listing(n_files: int, crawl: int) -> list[Any]:
 
 def main(arguments: list[str]) -> int:
     """Measures; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench scale", description=__doc__, allow_abbrev=False)
+    parser = report.parser("scale", __doc__)
     parser.add_argument("--files", type=int, default=1_000_000, help="files of the crawl (default 1,000,000)")
     parser.add_argument("--split-mb", type=int, default=64, help="input.split_bytes in MiB (default 64)")
     parser.add_argument(
@@ -110,7 +110,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--words", action="store_true", help="how distinct words grow with text, and nothing else")
     parser.add_argument("--folder", help="where the ledger is written (default: the temporary folder)")
     options = parser.parse_args(arguments)
-    print(report.describe(report.machine() | report.versions("tokenmill", "apache-beam")))
+    print(report.describe("tokenmill", "apache-beam"))
     if options.words:
         _grow_words()
         return 0

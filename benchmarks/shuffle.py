@@ -8,7 +8,6 @@ code of every job, and taken as often as `plan_passes` says. Tokenizing is measu
 With `--latency-ms`, runs are merged from a store, too, which answers each request after so long and then at once.
 """
 
-import argparse
 import io
 import sys
 import tempfile
@@ -81,14 +80,14 @@ def _request(n_bytes: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Measures; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench shuffle", description=__doc__, allow_abbrev=False)
+    parser = report.parser("shuffle", __doc__)
     parser.add_argument("--run-mb", type=int, nargs="+", default=[32], help="output.shuffle.run_bytes in MiB")
     parser.add_argument("--latency-ms", type=float, help="merge from a store, too, which takes so long to answer")
     parser.add_argument("--folder", help="where runs are written, 8 times --run-mb (default: the temporary folder)")
     options = parser.parse_args(arguments)
     storage._open_store = lambda *_: Slow()  # type: ignore[assignment]
     Slow.latency = (options.latency_ms or 0) / 1000
-    print(report.describe(report.machine() | report.versions("tokenmill")))
+    print(report.describe("tokenmill"))
     with tempfile.TemporaryDirectory(prefix="tokenmill-shuffle-", dir=options.folder) as folder:
         texts = corpora.load()
         tokenizer = tokenizers.trained(texts)

@@ -7,7 +7,6 @@ The ids of all are compared before anything is timed. Microseconds of processor 
 rounds.
 """
 
-import argparse
 import contextlib
 import functools
 import itertools
@@ -25,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import tokenizers as hf
 
-from benchmarks import corpora, encoders, peers, report, tokenizers
+from benchmarks import corpora, peers, report, tokenizers
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 
@@ -56,43 +55,36 @@ Calls = dict[str, Callable[[Sequence[str]], Any]]
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench small", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
+    parser = report.parser("small", __doc__, rounds=5)
     options = parser.parse_args(arguments)
-    shared = corpora.shared_folder()
-    if shared is None:
-        print("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
-        return 1
+    vocab = corpora.vocabularies()
     os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1")  # before the first batch
-    facts = report.machine() | report.versions(
-        "tokenmill", "tokenizers", "tiktoken", "gigatoken", "snaptokens", "fastokens", "nanotoken", "numba"
+    print(
+        report.describe(
+            "tokenmill", "tokenizers", "tiktoken", "gigatoken", "snaptokens", "fastokens", "nanotoken", "numba"
+        )
     )
-    print(report.describe(facts))
-    gpt2, bert = tokenizers.load_gpt2(shared / "vocab"), Tokenizer.from_file(shared / "vocab/bert-base-uncased.txt")
+    gpt2, bert = tokenizers.load_gpt2(vocab), Tokenizer.from_file(vocab / "bert-base-uncased.txt")
     ranks = {bytes(BYTE_ALPHABET.index(c) for c in token): i for token, i in gpt2.get_vocab(False).items()}
     ranks.pop(b"<|endoftext|>", None)
     words = next(corpus for corpus in corpora.load() if corpus.name == "english").texts
     text = " ".join(itertools.islice((text for text in words if text), 3000))
     subjects = [
-        ("GPT-2", gpt2, encoders.for_byte_level_bpe(gpt2.to_str(), ranks)),
-        ("BERT", bert, encoders.for_wordpiece(bert.to_str())),
+        ("GPT-2", gpt2, peers.for_byte_level_bpe(gpt2.to_str(), ranks)),
+        ("BERT", bert, peers.for_wordpiece(bert.to_str())),
     ]
-    samples: dict[str, list[float]] = {}
     for name, tokenizer, others in subjects:
         with contextlib.ExitStack() as stack:
             newer = stack.enter_context(_newer(tokenizer))
             if newer is not None:
                 print(f"{name}: {newer.name} as {NEWER}")
-            samples |= _measure_all(name, tokenizer, others, newer, text, options.rounds)
-    if options.save:
-        print(f"saved {report.save('small', facts, [samples])}")
+            _measure_all(name, tokenizer, others, newer, text, options.rounds)
     return 0
 
 
 def _measure_all(
-    name: str, ours: Tokenizer, others: dict[str, encoders.Peer], newer: "_Newer | None", text: str, rounds: int
-) -> dict[str, list[float]]:
+    name: str, ours: Tokenizer, others: dict[str, peers.Peer], newer: "_Newer | None", text: str, rounds: int
+) -> None:
     theirs = hf.Tokenizer.from_str(peers.for_peers(ours.to_str()))
     ids = {
         "tokenmill": lambda texts: [each.ids for each in ours.encode_batch(texts, add_special_tokens=False)],
@@ -110,7 +102,6 @@ def _measure_all(
     }
     to_ids = {peer: each.to_ids for peer, each in others.items() if peer != "tokenizers"}
     more = {peer: each.load() for peer, each in others.items() if peer != "tokenizers"}
-    samples: dict[str, list[float]] = {}
     for n, size in itertools.product((1, 32, 2000), (20, 100, 2000)):
         step = max(1, (len(text) - size) // n)
         texts = [text[i : i + size] for i in range(0, step * n, step)]
@@ -134,8 +125,6 @@ def _measure_all(
             goal = f"   {GOALS[what, n]:g} wanted" if (name, size) == ("GPT-2", 100) and (what, n) in GOALS else ""
             listed = ", ".join(f"{peer} {statistics.median(each):,.1f}" for peer, each in times.items())
             print(f"{name:5} {n:5} x {size:4} bytes, {what:7} µs: {listed}{goal}", flush=True)
-            samples |= {f"{name} {what} {n} x {size} {peer}": each for peer, each in times.items()}
-    return samples
 
 
 def _listed(found: Any, to_ids: Callable[[Any], list[list[int]]] | None) -> list[list[Any]]:

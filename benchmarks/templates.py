@@ -10,7 +10,6 @@ For each template it prints `proven`; `bad`, where `chat check` fails; `rejected
 conversations; or `WRONG`, with an example: a mask that nothing warns of. The exit code is 1 if there is one.
 """
 
-import argparse
 import bisect
 import collections
 import datetime
@@ -23,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import report
 from tests.chats import NAMED, make_tokenizer
 from tokenmill.tokenizer.chat.check import check_chat
 from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
@@ -84,7 +84,7 @@ class Conversation(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Tries the templates of folders; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench templates", description=__doc__, allow_abbrev=False)
+    parser = report.parser("templates", __doc__)
     parser.add_argument("folders", nargs="+", type=Path, help="folders with *.jinja, or such files")
     parser.add_argument("--n", type=int, default=200, help="conversations for each template (default 200)")
     parser.add_argument("--quiet", action="store_true", help="print only what is wrong, and the sums")

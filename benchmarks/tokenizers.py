@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizers to measure with: those of the larger data folder and ones like others; without it, a trained one."""
 
+import hashlib
 import importlib.util
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from benchmarks import corpora, encoders, peers, sentencepiece_models
+from benchmarks import corpora, peers
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.formats import bpe_files
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
@@ -19,13 +21,23 @@ from tokenmill.tokenizer.trainers import WordPieceTrainer
 # The BERT vocabularies in the larger data folder, and whether their models lower-case.
 BERT_VOCABULARIES = {"bert-base-uncased": True, "bert-base-cased": False, "bert-base-chinese": True}
 
+# The options that Llama 2 and Mistral, T5 and XLM-R were trained with, except the texts, and the size of T5 and XLM-R.
+TRAINED: dict[str, dict[str, Any]] = {
+    "like T5, Unigram": {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc"},
+    "like Llama 2, BPE": {
+        "model_type": "bpe", "normalization_rule_name": "identity", "byte_fallback": True, "split_digits": True,
+        "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
+    },
+}  # fmt: skip
+_TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
+
 
 class Subject(NamedTuple):
     """A tokenizer, and the libraries that have the same one."""
 
     name: str
     tokenizer: Tokenizer
-    peers: dict[str, encoders.Peer]
+    peers: dict[str, peers.Peer]
 
 
 def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
@@ -63,7 +75,7 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
                 f"{name} behind {step}", json.dumps(json.loads(_bert(vocab, name).to_str()) | changed)
             )
     for name, tok in load(texts):
-        made[name] = lambda name=name, tok=tok: Subject(name, tok, encoders.for_wordpiece(tok.to_str()))
+        made[name] = lambda name=name, tok=tok: Subject(name, tok, peers.for_wordpiece(tok.to_str()))
     return made
 
 
@@ -80,7 +92,7 @@ def _gpt2_subject(vocab: Path) -> Subject:
     tok = load_gpt2(vocab)
     tokens = json.loads((vocab / "gpt2-vocab.json").read_text(encoding="utf-8"))
     ranks = {bytes(map(BYTE_ALPHABET.index, t)): i for t, i in tokens.items() if t != "<|endoftext|>"}
-    return Subject("GPT-2", tok, encoders.for_byte_level_bpe(tok.to_str(), ranks))
+    return Subject("GPT-2", tok, peers.for_byte_level_bpe(tok.to_str(), ranks))
 
 
 def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
@@ -88,19 +100,19 @@ def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[st
 
     def of_model(name: str, path: Path) -> Subject:
         tok = Tokenizer.from_file(path)
-        return Subject(name, tok, encoders.for_sentencepiece(path, tok.to_str()))
+        return Subject(name, tok, peers.for_sentencepiece(path, tok.to_str()))
 
     def of_json(name: str, path: Path) -> Subject:
-        text = sentencepiece_models.as_transformers_writes(path)
+        text = as_transformers_writes(path)
         return _json_subject(f"{name}, tokenizer.json", text, other_rules=True)
 
     made: dict[str, Callable[[], Subject]] = {"xlnet": lambda: of_model("XLNet, Unigram", vocab / "xlnet.model")}
     if importlib.util.find_spec("sentencepiece") is None:
         return made
-    for short, (name, options) in zip(("t5", "llama"), sentencepiece_models.TRAINED.items(), strict=True):
+    for short, (name, options) in zip(("t5", "llama"), TRAINED.items(), strict=True):
 
         def path(name: str = name, options: dict[str, Any] = options) -> Path:
-            return sentencepiece_models.train(name, options, texts)
+            return train_sentencepiece(name, options, texts)
 
         made[short] = lambda name=name, path=path: of_model(name, path())
         made[f"{short}-json"] = lambda name=name, path=path: of_json(name, path())
@@ -109,6 +121,41 @@ def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[st
             made["nfkc"] = lambda path=path: _json_subject("Unigram as HF trains it", _as_hf_trains(path()))
             made["nllb"] = lambda path=path: _json_subject("like NLLB, BPE", _as_nllb(path(), texts))
     return made
+
+
+def train_sentencepiece(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Path:
+    """Trains a model on the first 3 MB of each corpus with sentencepiece, unless that was done before.
+
+    It has 32000 pieces, unless `options`, those of the trainer, say otherwise.
+    """
+    import sentencepiece
+
+    parts = [corpus.first(_TRAINING_BYTES) for corpus in texts]
+    key = repr((options, [part.digest for part in parts], sentencepiece.__version__))
+    path = corpora.REPOSITORY / "build" / f"sentencepiece-{hashlib.sha256(key.encode()).hexdigest()[:16]}.model"
+    if not path.is_file():
+        print(f"training a model {name} ...", flush=True)
+        lines = (line[:_LINE_CHARACTERS] for part in parts for text in part.texts for line in text.split("\n"))
+        model = io.BytesIO()
+        options = {"vocab_size": 32_000, "character_coverage": 0.9995, "num_threads": 1, "minloglevel": 2} | options
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, **options)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(model.getvalue())
+    return path
+
+
+def as_transformers_writes(path: Path) -> str:
+    """Returns the `tokenizer.json` of a SentencePiece model like T5's and Llama 2's: HF's parts and nothing else."""
+    fields = json.loads(Tokenizer.from_file(path).to_str())
+    for ours in ("sentencepiece", "piece_types", "merge_ranks"):
+        fields["model"].pop(ours, None)
+    if fields["model"]["type"] == "BPE":
+        return json.dumps(fields | {"pre_tokenizer": None})
+    steps = [step for step in fields["normalizer"]["normalizers"] if step["type"] == "Precompiled"]
+    steps.append({"type": "Strip", "strip_left": False, "strip_right": True})
+    steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"})
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": steps}, "pre_tokenizer": metaspace})
 
 
 def _as_albert(path: Path) -> str:
@@ -122,22 +169,22 @@ def _as_hf_trains(path: Path) -> str:
 
 
 def _normalized(path: Path, steps: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> str:
-    fields = json.loads(sentencepiece_models.as_transformers_writes(path))
+    fields = json.loads(as_transformers_writes(path))
     charsmap = next(step for step in fields["normalizer"]["normalizers"] if step["type"] == "Precompiled")
     return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": steps(charsmap)}})
 
 
 def _as_nllb(unigram: Path, texts: list[corpora.Corpus]) -> str:
     """Returns the `tokenizer.json` of BPE behind the normalizers of a model like T5's."""
-    path = sentencepiece_models.train("like NLLB, BPE", {"model_type": "bpe"}, texts)
-    parts = json.loads(sentencepiece_models.as_transformers_writes(unigram))
-    bpe = json.loads(sentencepiece_models.as_transformers_writes(path))
+    path = train_sentencepiece("like NLLB, BPE", {"model_type": "bpe"}, texts)
+    parts = json.loads(as_transformers_writes(unigram))
+    bpe = json.loads(as_transformers_writes(path))
     return json.dumps(bpe | {key: parts[key] for key in ("normalizer", "pre_tokenizer")})
 
 
 def _json_subject(name: str, text: str, *, other_rules: bool = False) -> Subject:
     tok = Tokenizer.from_str(peers.for_peers(text))
-    return Subject(name, tok, encoders.for_tokenizer_json(tok.to_str(), other_rules=other_rules))
+    return Subject(name, tok, peers.for_tokenizer_json(tok.to_str(), other_rules=other_rules))
 
 
 def behind(tok: Tokenizer, steps: list[dict[str, Any]]) -> str:

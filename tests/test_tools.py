@@ -97,7 +97,7 @@ def test_each_command_starts_these_modules_from_the_root(
     [
         (
             ["bench", "speed"],
-            "unknown benchmark 'speed'; there are beam, count, .*; commits, compare, compositions, first-run, ",
+            "unknown benchmark 'speed'; there are beam, count, .*; commits, compositions, first-run, ",
         ),
         (["docs", "--fast"], "docs takes --check or nothing, got: --fast"),
         (["build"], "takes quickstart, test, bench, docs, beside, warm; got 'build'"),

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SWEEP = ("beam", "count", "encode", "load", "pipeline", "small", "text", "train")
+SWEEP = ("beam", "count", "encode", "load", "pipeline", "small", "train")
 """The benchmarks that run when none is named."""
 OTHERS = (
-    "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
+    "commits", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
     "prices", "readers", "scale", "shuffle", "templates",
 )  # fmt: skip
 QUICK_SECONDS = 90

@@ -14,14 +14,13 @@ import pytest
 from benchmarks import (
     corpora,
     encode,
-    encoders,
+    peers,
     pipeline,
     scale,
     shuffle,
     timing,
     tokenizers,
     train,
-    trainers,
 )
 
 
@@ -105,7 +104,7 @@ def test_totals_do_not_depend_on_order_or_files_or_layout(tmp_path: Path) -> Non
     assert pipeline.totals_of("datatrove", tmp_path / "d") == whole
 
 
-def _peer(ids: list[list[int]], *, other_rules: bool = False, fails: bool = False) -> encoders.Peer:
+def _peer(ids: list[list[int]], *, other_rules: bool = False, fails: bool = False) -> peers.Peer:
     calls: list[object] = []
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
@@ -114,7 +113,7 @@ def _peer(ids: list[list[int]], *, other_rules: bool = False, fails: bool = Fals
             raise AssertionError("timed although the ids differ")
         return ids[: len(texts)]
 
-    return encoders.Peer(lambda: encode, list, other_rules)
+    return peers.Peer(lambda: encode, list, other_rules)
 
 
 def test_no_number_is_printed_where_ids_differ(tiny_vocab_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,26 +144,26 @@ def test_no_number_is_printed_where_ids_differ(tiny_vocab_file: Path, capsys: py
 def test_no_number_is_printed_where_vocabularies_differ(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[str] = []
 
-    def learns(*tokens: str, name: str = "") -> trainers.Train:
+    def learns(*tokens: str, name: str = "") -> train.Train:
         return lambda texts, vocab_size: (calls.append(name), list(tokens))[1]
 
-    expected = learns("a", "b", "c", "d")
+    expected = learns(*map(str, range(200)))
     peers = {
-        "sys": trainers.Peer(learns("a", "b", "c", "d", name="equal"), expected),
-        "json": trainers.Peer(learns("a", "c", "b", "d", name="another order"), expected),
-        "re": trainers.Peer(learns("d", "c", "b", "x", name="shares enough"), expected, must_share=0.75),
-        "ast": trainers.Peer(learns("d", "c", "x", "y", name="shares too little"), expected, must_share=0.75),
-        "no_such_module": trainers.Peer(learns(name="absent"), expected),
+        "sys": train.Peer(learns(*map(str, range(200)), name="equal"), expected),
+        "json": train.Peer(learns("1", "0", *map(str, range(2, 200)), name="another order"), expected),
+        "no_such_module": train.Peer(learns(name="absent"), expected),
     }
-    subject = trainers.Subject("", expected, peers)
-    measurement, row = train.measure("x", subject, corpora.Corpus("x", "made", ("text",)), 4, rounds=1)
-    assert measurement["equal"] == {"sys": True, "json": False, "re": True, "ast": False}
-    assert measurement["shared"] == {"sys": 1.0, "json": 1.0, "re": 0.75, "ast": 0.5}
-    assert measurement["seconds"].keys() == {"tokenmill", "sys", "re"}
-    assert [cell for cell in row if cell == "differs"] == ["differs"] * 2
-    assert (calls.count("another order"), calls.count("shares too little"), calls.count("absent")) == (1, 1, 0)
+    corpus = corpora.Corpus("x", "made", ("text",))
+    measurement, row = train.measure("x", train.Subject(expected, peers, train.same), corpus, 4, rounds=1)
+    assert measurement["equal"] == {"sys": True, "json": False}
+    assert measurement["seconds"].keys() == {"tokenmill", "sys"}
+    assert row[4:6] == ["differs", "not installed"]
+    assert (calls.count("another order"), calls.count("absent")) == (1, 0)
     assert calls.count("equal") > 1
-    assert "the vocabulary of json differs: 4 tokens here, 4 there, 100.00% shared" in capsys.readouterr().err
+    assert "the vocabulary of json differs: 200 tokens here, 200 there" in capsys.readouterr().err
+    measurement, _ = train.measure("x", train.Subject(expected, peers, train.mostly_shared), corpus, 4, rounds=1)
+    assert measurement["equal"] == {"sys": True, "json": True}
+    assert not train.mostly_shared(["a", "b"], ["a", "c"], ())[0]
 
 
 def test_a_plan_of_files_that_do_not_exist_is_closed(capfd: pytest.CaptureFixture[str]) -> None:
