@@ -45,8 +45,10 @@ def sections(folder, command, tiny_vocab_file):
     return {"input": {"paths": [str(folder / "*")]}, "tokenizer": tokenizer[command]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", ["tokenize", "run", "train", "count"])
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [*(("tokenize", kind) for kind in KINDS), ("run", "jsonl"), ("train", "gzip"), ("count", "text")],
+)
 def test_all_records_rejected_is_a_failure(make_job, tiny_vocab_file, tmp_path, capsys, command, kind):
     reason, says = write_input(tmp_path / "in", kind)
     job = make_job("job", **sections(tmp_path / "in", command, tiny_vocab_file))

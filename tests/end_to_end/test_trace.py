@@ -136,10 +136,6 @@ def test_tokens_of_windows_with_ends_lead_back_too(shuffle, make_traced, trace, 
     assert job.run("verify", "--deep") == 0
     tokenizer = Tokenizer.from_file(str(tiny_vocab_file))
     assert check(trace, job, random.Random(2), tokenizer, n_ends=2) > 10
-    files = job.files()
-    other = make_traced(output, "two", tokenizer=shape)
-    assert other.run("tokenize", "--workers", "2", "--mode", "processes") == 0
-    assert other.files() == files
 
 
 def test_steps_and_spans_are_seen_through(make_traced, trace, tmp_path):

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import read_files
+from tests.strategies import THOROUGH
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.reading import read_split
@@ -162,7 +163,7 @@ def test_no_bit_of_a_footer_ends_the_process(tmp_path):
     data = path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     n_read = 0
-    for bit in range(8 * footer, 8 * len(data)):
+    for bit in range(8 * footer, 8 * len(data), 1 if THOROUGH else 5):  # 5 meets each bit of a byte
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -173,7 +174,7 @@ def test_no_bit_of_a_footer_ends_the_process(tmp_path):
         if not is_refused:
             read(path)
             n_read += 1
-    assert n_read > 100
+    assert n_read > 20
 
 
 @pytest.mark.parametrize("n", [300, 600])

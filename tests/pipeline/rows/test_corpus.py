@@ -55,7 +55,7 @@ def documents_of(folder):
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_runner_that_rebalances_loses_and_doubles_nothing(seed, folder, monkeypatch):
     """Splits are forced while a unit is being read, at random places of what is left; what is left is read later."""
     rng, reading, go_on = random.Random(seed), threading.Event(), threading.Event()
