@@ -83,7 +83,7 @@ def test_vocabularies_are_those_of_each_language_alone(make_job, sections, capsy
     job = make_job("job", **trained_sections(sections))
     assert job.run("run", "--mode", "inline") == 0
     assert sorted(path.name for path in job.output.glob("tokenizer=*")) == sorted(FOLDERS)
-    for name in ("zh", "en", "default"):
+    for name in ("zh", "default"):
         only = {"output": {"parts": {"by": "lang", "train": True, "only": name}}}
         alone = make_job(name, **trained_sections(sections) | only)
         assert alone.run("run", "--mode", "inline") == 0

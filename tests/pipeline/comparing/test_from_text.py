@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.recounting import bytes_per_token_interval, n_tokens, sums_of
 from tests.strategies import texts
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.comparing import corpora, measure
+from tokenmill.pipeline.comparing import corpora, measure, sums
 from tokenmill.pipeline.comparing.corpora import Corpus, Documents
-from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS, Candidate
+from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS, WORDS, Candidate, Words
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import BPETrainer, Tokenizer
@@ -158,3 +158,11 @@ def test_a_corpus_without_documents_is_refused(tmp_path):
     write(tmp_path / "a.jsonl", [{"other": "x"}])
     with pytest.raises(ValueError, match="no document to compare tokenizers on; 1 rejected as missing_field"):
         corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+
+
+def test_the_rarest_words_are_left_out_where_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(sums, "MAX_WORDS", 4)
+    counted = Words()
+    counted.add_counts(pa.table([["de"] * 6, list("abcdef"), [5, 1, 4, 3, 2, 6]], schema=WORDS))
+    assert [row["word"] for row in counted.table().to_pylist()] == ["f", "a", "c"]
+    assert counted.n_left_out == 6

@@ -15,6 +15,7 @@ from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.input import given_up
+from tokenmill.pipeline.isolating import isolate
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
@@ -130,3 +131,23 @@ def test_characters_that_are_no_token_and_cannot_be_unknown(make, tokenizer_file
     rejects = pq.read_table(path).to_pylist()
     assert [row["sample"].decode() for row in rejects] == [text for text in TEXTS if "x" in text]
     assert rejects[0]["detail"] == "a character is not in the vocabulary, which has no unknown token"
+
+
+@given(bad=st.sets(st.integers(0, 40)), n=st.integers(0, 40), few=st.integers(1, 5), has_failed=st.booleans())
+def test_each_row_is_yielded_once_in_order_and_only_few_with_one_at_fault(bad, n, few, has_failed):
+    def work(start, stop):
+        asked.append((start, stop))
+        if bad & {*range(start, stop)}:
+            raise ValueError(start, stop)
+        return list(range(start, stop))
+
+    asked = []
+    found = list(isolate(work, n, ValueError, few, has_failed))
+    assert [row for start, stop, _ in found for row in range(start, stop)] == list(range(n))
+    for start, stop, result in found:
+        if isinstance(result, ValueError):
+            assert stop - start <= few
+            assert bad & {*range(start, stop)}
+        else:
+            assert result == list(range(start, stop))
+    assert ((0, n) in asked) == (not has_failed or n <= few)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several formats in one pass, and packed sequences: written, committed, resumed and proven like any shard."""
+"""Mapped shards without a token, and tokens at the ends of documents: what readers and `verify` find of them."""
 
 import numpy as np
 import pytest
@@ -40,3 +40,32 @@ def test_readers_find_no_mapped_shard_without_a_token(tmp_path, tiny_vocab_file,
     assert {path: path.stat().st_mtime_ns for path in job.output.rglob("tokens-*")} == before
     planning.prepare(make().plan, "overwrite")
     assert not list(job.output.rglob("tokens-*"))
+
+
+TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
+ENDS = {"prepend": "[MASK]", "append": "[PAD]"}
+
+
+@pytest.fixture
+def make(tmp_path, tiny_vocab_file):
+    return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)
+
+
+def problems(job):
+    return [*verify(str(job.output)).problems, *verify_deep(str(job.output), 1).problems]
+
+
+def test_verify_finds_a_document_that_does_not_end_so(make):
+    job = make(output=ENDS).run()
+    forged = job.output / "manifest.json"
+    forged.write_text(forged.read_text().replace('"append": [\n   0\n  ]', '"append": [\n   1\n  ]'))
+    assert any("of document 0 must be 1, is 0" in problem for problem in verify(str(job.output)).problems)
+
+
+def test_packing_without_an_end_of_documents_warns_before_work(make):
+    (warning,) = make(output={"packing": {"length": 8}}).plan.warnings
+    assert "no token says where one ends" in warning
+    assert make(output={"packing": {"length": 8, "separator": "[SEP]"}}).plan.warnings == ()
+    assert make(output={"packing": {"length": 8}, "append": "[SEP]"}).plan.warnings == ()
+    assert make(output={"packing": {"length": 8}}, tokenizer={"add_special_tokens": True}).plan.warnings == ()
+    assert make().plan.warnings == ()

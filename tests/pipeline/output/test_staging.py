@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on their way to their names, and the commit protocol: all of a split, or nothing."""
+"""Files on their way to their names, and the commit protocol: all of a split, or nothing; whatever disk is full."""
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from tests.ledger_entries import SPLIT, commit, committed, entry_of
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.output.vocabulary_files import vocabulary_files
+from tokenmill.tokenizer import Tokenizer
 
 
 def test_staged_files_know_their_size_and_digest(tmp_path):
@@ -57,3 +60,11 @@ def test_two_attempts_never_share_a_file(tmp_path):
         a.finish()
         b.finish()
         assert [Path(file.path).read_bytes() for file in (a, b)] == [b"one", b"two"]
+
+
+def test_a_worker_whose_own_disk_is_full_can_make_them(tiny_vocab_file, tmp_path, monkeypatch):
+    tokenizer = Tokenizer.from_file(tiny_vocab_file)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "is not there"))
+    files = vocabulary_files(tokenizer, None)
+    assert [*files] == ["vocab/tokenizer.json", "vocab/vocab.txt"]
+    assert files["vocab/vocab.txt"] == tiny_vocab_file.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics: against a count in plain Python, whatever the batches, merges and trips through a file."""
+"""Statistics and samples of splits: the same whatever the batches, merges and trips through a file."""
 
 import collections
 
@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.statistics import tally
+from tokenmill.pipeline.statistics import sample, tally
+from tokenmill.pipeline.statistics.sample import SAMPLE_BYTES, Sample
 from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.tokenizer import Tokenizer
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
 
@@ -126,3 +128,29 @@ def test_other_files_are_refused():
         Statistics.from_bytes(b"something else")
     with pytest.raises(ValueError, match="not one row of statistics"):
         Statistics.from_arrow(pa.record_batch({"a": [1]}))
+
+
+TOKENIZER = Tokenizer.for_bert(["[PAD]", "[UNK]"])
+
+
+def chosen(n_documents, size, n_planned, n_batch):
+    """Returns the numbers of the documents that are sampled."""
+    rows = pa.array([f"{i:06d}".ljust(size) for i in range(n_documents)])
+    numbers = pa.array(range(n_documents))
+    ids = pa.array([[1]] * n_documents, pa.large_list(pa.int32()))
+    found = Sample(TOKENIZER, n_planned, has_spans=False)
+    kept = []
+    for start in range(0, n_documents, n_batch):
+        part = slice(start, start + n_batch)
+        if found.add(rows[part], ids[part], numbers[part]):
+            kept += found.counts()[0][0].to_pylist()
+    return [*kept, *(column for columns in found.counts()[0] for column in columns.to_pylist())]
+
+
+def test_a_small_split_is_sampled_whole_and_a_large_one_in_part(monkeypatch):
+    assert chosen(500, 20, SAMPLE_BYTES, 7) == list(range(500))
+    of_large = chosen(50_000, 20, 10 * SAMPLE_BYTES, 999)
+    assert 4500 < len(of_large) < 5500
+    assert of_large == chosen(50_000, 20, 10 * SAMPLE_BYTES, 50_000), "batches make no difference"
+    monkeypatch.setattr(sample, "_PENDING_BYTES", 1000)
+    assert of_large == chosen(50_000, 20, 10 * SAMPLE_BYTES, 999), "nor does looking at them early"

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow, MDS, Megatron and memory maps, each read as its published layout says, by code that is not TokenMill's."""
+"""Arrow, MDS, Megatron and memory maps, each read as its published layout says; and times that JSON has not."""
 
 import contextlib
 import io
 import itertools
+import json
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
+from tokenmill.pipeline.output.writers.json_texts import json_texts, spell_nanoseconds
 from tokenmill.pipeline.output.writers.mds import columns_of
 
 NARROW = TokenizerInfo(digest="d" * 64, vocab_size=65_499)
@@ -146,3 +149,33 @@ def test_damaged_bytes_never_crash_a_reader(format_):
         which[int(rng.integers(len(which)))] ^= int(rng.integers(1, 256))
         with contextlib.suppress(ValueError):
             back(format_, [bytes(file) for file in damaged])
+
+
+NS = pa.timestamp("ns")
+MOMENT = 1_700_000_000_123_456_789
+SPELLED = "2023-11-14 22:13:20.123456789"
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        (NS, MOMENT, SPELLED),
+        (pa.timestamp("ns", "UTC"), MOMENT, f"{SPELLED}Z"),
+        (pa.duration("ns"), 1500, "1500"),
+        (pa.time64("ns"), 1500, "00:00:00.000001500"),
+        (pa.list_(NS), [MOMENT, None], [SPELLED, None]),
+        (pa.list_(NS, 1), [MOMENT], [SPELLED]),
+        (pa.struct([("a", pa.large_list(NS)), ("b", pa.int8())]), {"a": [MOMENT], "b": 1}, {"a": [SPELLED], "b": 1}),
+        (pa.map_(pa.string(), NS), [("k", MOMENT)], [("k", SPELLED)]),
+    ],
+    ids=str,
+)
+def test_times_of_nanoseconds_are_spelled(type_, value, expected):
+    column = pa.array([value, None], type_)
+    batch = pa.record_batch([column, pa.array([b"x", None])], names=["t", "b"])
+    assert spell_nanoseconds(batch).to_pylist() == [{"t": expected, "b": b"x"}, {"t": None, "b": None}]
+    assert [json.loads(text) for text in json_texts(column).to_pylist()] == [json.loads(json.dumps(expected)), None]
+
+
+def test_other_times_are_iso_8601():
+    assert json_texts(pa.array([1500], pa.timestamp("us"))).to_pylist() == ['"1970-01-01T00:00:00.001500"']
