@@ -34,12 +34,18 @@ class StepJob:
         split_bytes=3000,
         tokenizer=None,
         oov="word",
+        keep_fields=(),
         **section,
     ) -> None:
         self.output = output
         self.config = Config.model_validate(
             {
-                "input": {"paths": [*map(str, paths)], "split_bytes": split_bytes, "on_damage": "warn"},
+                "input": {
+                    "paths": [*map(str, paths)],
+                    "split_bytes": split_bytes,
+                    "on_damage": "warn",
+                    "keep_fields": list(keep_fields),
+                },
                 "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
                 "output": {"path": str(output), **section},
             }

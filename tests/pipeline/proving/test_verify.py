@@ -12,56 +12,37 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.ledger_entries import changed
+from tests.plain_job import StepJob
 from tokenmill.pipeline import cli, filenames, schemas
 from tokenmill.pipeline.books import ledger, lists, manifest
-from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
+from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
-from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.jobs import finish
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import verify
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.tokenizing.pages import tokenizer_info
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
 TEXTS = ["The mill grinds text!", "", "un affable 玫瑰花 3Ⰻ7朵", "a mill, a mill"]
 
 
-class Folder:
+class Folder(StepJob):
     """A finished output folder of two splits, and the means to forge it."""
 
-    def __init__(self, tmp_path, vocab, tokenizer=None, keep_fields=(), **output):
+    def __init__(self, tmp_path, vocab, **sections):
         corpus = tmp_path / "corpus"
         corpus.mkdir()
         for name in ("a", "b"):
             lines = [json.dumps({"id": f"{name}{i}", "text": text}) for i, text in enumerate(TEXTS)]
             (corpus / f"{name}.jsonl").write_text("\n".join([*lines, "not json"]))
-        self.path = tmp_path / "out"
-        self.config = Config.model_validate(
-            {
-                "input": {
-                    "paths": [str(corpus / "*")],
-                    "split_bytes": (corpus / "a.jsonl").stat().st_size,
-                    "keep_fields": list(keep_fields),
-                    "on_damage": "warn",
-                },
-                "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
-                "output": {"path": str(self.path), "vocabulary": ["vocab.txt"], **output},
-            }
-        )
-        self.tokenizer = Tokenizer.for_bert(vocab, oov="contain")
-        if padding := self.config.tokenizer.padding:
-            self.tokenizer.enable_padding(length=padding.length, direction=padding.side)
-        job = Job.of("tokenize", self.config, self.tokenizer.digest)
-        splits = plan_splits(self.config.input, job.digest)
-        suffix = formats.suffix(self.config.output)
-        folders.prepare_output(str(self.path), job, "new", n_splits=len(splits), suffix=suffix)
-        self.entries = [tokenize_split(split, self.config, self.tokenizer, len(splits)) for split in splits]
-        finish.finish_output(finish.Folder(self.config, job, PlannedSplits(splits), self.tokenizer))
+        options = {"split_bytes": (corpus / "a.jsonl").stat().st_size, "oov": "contain", "vocabulary": ["vocab.txt"]}
+        super().__init__(tmp_path / "out", vocab, [corpus / "*"], **options, **sections)
+        self.path = self.output
+        self.prepare()
+        self.entries = self.tokenize()
+        self.finish()
 
     @property
     def entry(self) -> LedgerEntry:
