@@ -7,11 +7,12 @@ import dataclasses
 import functools
 import itertools
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.base import FREE_BYTES, check_content, check_growth
 from tokenmill.tokenizer.pre_tokenizers.patterns import compiled, find_segments
+from tokenmill.tokenizer.pre_tokenizers.sequence import MetaspaceFields
 
 Strings = collections.abc.Sequence[str]
 
@@ -288,22 +289,11 @@ class WordPiece(TokenDecoder):
 
 
 @dataclasses.dataclass(frozen=True)
-class Metaspace(TokenDecoder):
+class Metaspace(MetaspaceFields, TokenDecoder):
     """Turns the visible space back into a space; that of the first token is removed if one was put in front.
 
     Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
     """
-
-    replacement: str = "\u2581"
-    prepend_scheme: Literal["always", "never", "first"] = "always"
-    split: bool = True
-    """Without effect: HF reads it in pre-tokenizing only."""
-
-    def __post_init__(self) -> None:
-        if len(self.replacement) != 1:
-            raise ValueError(f"replacement must be one character, got {self.replacement!r}")
-        if self.prepend_scheme not in ("always", "never", "first"):
-            raise ValueError(f"prepend_scheme must be 'always', 'never' or 'first', got {self.prepend_scheme!r}")
 
     def text(self, token: str, *, first: bool) -> str:
         return token.replace(self.replacement, "" if first and self.prepend_scheme != "never" else " ")

@@ -51,22 +51,30 @@ class ByteLevel(PreTokenizer):
 
 
 @dataclasses.dataclass(frozen=True)
-class Metaspace(PreTokenizer):
-    """Replaces spaces by a visible character, puts one in front, and splits before each.
-
-    Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
-    """
+class MetaspaceFields:
+    """What a `Metaspace` has, the pre-tokenizer and the decoder alike."""
 
     replacement: str = "\u2581"
+    """One character, which stands for a space."""
     prepend_scheme: Literal["always", "never", "first"] = "always"
-    """Where one is put in front, if it is not there: every text, none, or only a text that begins its document."""
+    """Where one is put in front, if it is not there: every text, none, or only a text that begins its document. The
+    decoder removes that of the first token."""
     split: bool = True
+    """Whether to split before each; without effect in a decoder."""
 
     def __post_init__(self) -> None:
         if len(self.replacement) != 1:
             raise ValueError(f"replacement must be one character, got {self.replacement!r}")
         if self.prepend_scheme not in ("always", "never", "first"):
             raise ValueError(f"prepend_scheme must be always, never or first, got {self.prepend_scheme!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Metaspace(MetaspaceFields, PreTokenizer):
+    """Replaces spaces by a visible character, puts one in front, and splits before each.
+
+    Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
+    """
 
     def _prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
         if self.prepend_scheme == "never":

@@ -50,7 +50,7 @@ def test_an_empty_token_needs_whole_rows_where_it_tells() -> None:
     "make, message",
     [
         (lambda: decoders.Metaspace("ab"), "replacement must be one character, got 'ab'"),
-        (lambda: decoders.Metaspace(prepend_scheme="last"), "prepend_scheme must be 'always', 'never' or 'first'"),  # type: ignore[arg-type]
+        (lambda: decoders.Metaspace(prepend_scheme="last"), "prepend_scheme must be always, never or first"),  # type: ignore[arg-type]
         (lambda: decoders.Strip("", 1, 0), "content must be one character, got ''"),
         (lambda: decoders.Strip(" ", 0, -1), "stop must not be negative, got -1"),
         (lambda: decoders.Replace("(", "", is_regex=True), "no regular expression"),
