@@ -267,6 +267,19 @@ def test_every_source_names_its_licence_and_its_subject(repository: Path) -> Non
         ] == "# SPDX-License-Identifier: Apache-2.0"
 
 
+def test_no_module_of_the_tokenizer_is_long_and_no_kernel_has_many_parameters(repository: Path) -> None:
+    too_much = []
+    for path in sorted((repository / "tokenizer").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if (n_lines := text.count("\n")) > 500:
+            too_much.append(f"{path}: {n_lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and "kernel" in "".join(map(ast.unparse, node.decorator_list)):
+                n = len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs)
+                too_much += [f"{path}: {node.name} has {n} parameters"] * (n > 12)
+    assert too_much == []
+
+
 def test_no_parser_takes_an_option_by_part_of_its_name(repository: Path) -> None:
     for folder in ("pipeline", "tokenmill", "benchmarks", "tools"):
         for path in (repository / folder).rglob("*.py"):
