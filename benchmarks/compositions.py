@@ -330,9 +330,10 @@ def _of_word(tok: Tokenizer, word: bytes) -> list[int]:
 @contextlib.contextmanager
 def _small(n_lines: int, limit: int) -> Iterator[None]:
     """Makes tables of a few lines, and batches of a few spans, meanwhile."""
-    new_table = functools.partial(tables.new_table, 2 * 64 * n_lines)
+    new_table = tables.new_table
     with (
-        mock.patch.object(tables, "new_table", side_effect=lambda _: new_table()),
+        mock.patch.object(tables, "n_lines", side_effect=lambda *_: n_lines),
+        mock.patch.object(tables, "new_table", side_effect=lambda n, _: new_table(n, 32 * n_lines)),
         mock.patch.object(encode_loop, "BATCH", limit),
     ):
         yield

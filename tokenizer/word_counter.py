@@ -30,8 +30,8 @@ from tokenmill.tokenizer.ragged import Errors, Ragged, read_only, text_rows
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 from tokenmill.tokenizer.words import Words, whole_rows
 
-_FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22
-"""Size of the table's lines: at first, and once as many words have been evicted as the table has slots."""
+_FIRST_LINES, _LINES = 1 << 14, 1 << 16
+"""The table's lines: at first, and once as many words have been evicted as the table has slots."""
 _FIRST_SLOTS = 1 << 12
 _FIRST_POOL_BYTES = 1 << 16
 _BATCH_CHARACTERS = 4 << 20
@@ -75,7 +75,7 @@ class WordCounter:
 
     def clear(self) -> None:
         """Forgets everything counted so far."""
-        self._table = new_table(2 * _FIRST_TABLE_BYTES)
+        self._table = new_table(_FIRST_LINES, 0)
         self._counter = kernel_memory.new_counter(_FIRST_SLOTS, _FIRST_POOL_BYTES)
 
     @property
@@ -131,9 +131,9 @@ class WordCounter:
             self._make_room(ROOM, int(work.position[NEEDED]))
             work = work._replace(tally=self._counter)
         slots = self._table.slots
-        if slots.nbytes < _TABLE_BYTES and self._table.state[EVICTIONS] > slots.size // 4:
+        if slots.size < 8 * _LINES and self._table.state[EVICTIONS] > slots.size // 4:
             self._empty_table()
-            self._table = new_table(2 * _TABLE_BYTES)
+            self._table = new_table(_LINES, 0)
 
     def _make_room(self, n_words: int, n_bytes: int) -> None:
         slots, words, state, _ = self._counter

@@ -75,8 +75,8 @@ def test_sentencepiece_text_is_cut_at_its_spaces(texts: list[str], at_end: bool,
 def test_words_that_lose_their_place_in_the_table_stay_counted(name: str, batch: int, monkeypatch) -> None:
     """A table of two lines, which then becomes one of four; batches as long and short as can be."""
     normalizer, pre_tokenizer = {**COMPOSITIONS, "bert": (nm.BertNormalizer(), pt.BertPreTokenizer())}[name]
-    monkeypatch.setattr(word_counter, "_FIRST_TABLE_BYTES", 128)
-    monkeypatch.setattr(word_counter, "_TABLE_BYTES", 256)
+    monkeypatch.setattr(word_counter, "_FIRST_LINES", 2)
+    monkeypatch.setattr(word_counter, "_LINES", 4)
     monkeypatch.setattr(word_counter, "_FIRST_SLOTS", 512)
     monkeypatch.setattr(word_counter, "_FIRST_POOL_BYTES", 0)
     monkeypatch.setattr(encode_loop, "BATCH", batch)

@@ -49,7 +49,7 @@ class FewTexts:
         data = texts[0] if len(texts) == 1 else b"".join(texts)
         if len(data) > MOST_BYTES:
             return None
-        lent = self._pool.take()
+        lent = self._pool.take(len(data))
         if lent.few is None:
             lent.make_room(*self._room)
             lent.few = _Prepared(lent, self._room[0] + MOST_TEXTS, self._new_steps(lent.model))

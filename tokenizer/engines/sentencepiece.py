@@ -118,7 +118,7 @@ class SentencePieceEngine:
         if self._scheme != "never":
             rows = begin_with_space(rows, b" ", SPACE.encode(), where=is_first if self._scheme == "first" else None)
         n_bytes = self._normalized_bytes(min(rows.max_row, MOST_PART_BYTES))
-        with self._pool.borrow(None) as lent:
+        with self._pool.borrow(None, rows.n_values) as lent:
             lent.make_room(n_bytes, 1, self._new_parts)
             parts: _Parts = lent.model
             parts.start(rows.n_rows, is_noting=tally is not None)

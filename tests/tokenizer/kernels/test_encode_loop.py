@@ -114,7 +114,8 @@ def test_hostile_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tally = large.new_tally()
     expected = large.encode_arrow(pa.array(texts), tally=tally)
     new_table = tables.new_table
-    monkeypatch.setattr(tables, "new_table", lambda _: new_table(8 * 2 * 64))  # eight lines
+    monkeypatch.setattr(tables, "n_lines", lambda *_: 8)
+    monkeypatch.setattr(tables, "new_table", lambda n, _: new_table(n, 256))
     small = TOKENIZERS[name]()
     other = small.new_tally()
     assert small.encode_arrow(pa.array(texts), tally=other).equals(expected)
@@ -146,7 +147,7 @@ def test_scratch_is_kept_unless_it_is_large() -> None:
 
 @pytest.mark.parametrize("n_bytes", [1 << 16, 1 << 20, 1 << 25])
 def test_lines_begin_where_lines_of_memory_do(n_bytes: int) -> None:
-    with tables.TablePool(n_bytes).borrow(None) as lent:
+    with tables.TablePool(n_bytes).borrow(None, 1 << 30) as lent:
         slots = lent.table.slots
         assert slots.ctypes.data % 64 == 0
         assert not slots.any()

@@ -67,7 +67,8 @@ def test_small_tables_and_small_batches(name: str, limit: int, monkeypatch: pyte
     large.encode_arrow(pa.array(texts), tally=tally)
     monkeypatch.setattr(encode_loop, "BATCH", limit)
     new_table = tables.new_table
-    monkeypatch.setattr(tables, "new_table", lambda _: new_table(2 * 2 * 64))  # two lines
+    monkeypatch.setattr(tables, "n_lines", lambda *_: 2)
+    monkeypatch.setattr(tables, "new_table", lambda n, _: new_table(n, 64))
     tok = _TOKENIZERS[name]()
     other = tok.new_tally()
     for n_rows in (1, 3, len(texts)):
@@ -76,6 +77,35 @@ def test_small_tables_and_small_batches(name: str, limit: int, monkeypatch: pyte
     assert tally.n_words == other.n_words > 4000
     assert tally.oov_words().equals(other.oov_words())
     assert 0 < tok.cache_info().words <= 4
+
+
+@pytest.mark.parametrize("name", [*_TOKENIZERS])
+def test_tables_grow_with_the_words_and_lose_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = _texts(1000)
+    one_by_one = [encoding.ids for encoding in _TOKENIZERS[name]().encode_batch(texts, add_special_tokens=False)]
+    grown, move_spans = [], tables.move_spans
+    monkeypatch.setattr(tables, "_LEAST_LINES", 16)
+    monkeypatch.setattr(tables, "move_spans", lambda old, new: (grown.append(new.size // 8), move_spans(old, new)))
+    tok = _TOKENIZERS[name]()
+    tok._cache_bytes = 1 << 20
+    for text, ids in zip(texts, one_by_one, strict=True):
+        assert tok.encode_arrow(pa.array([text])).to_pylist() == [ids]
+    assert grown == [1 << k for k in range(grown[0].bit_length() - 1, grown[-1].bit_length())]
+    assert len(grown) >= 3
+    first = tok.cache_info()
+    # A line of a table that is small has no room for a word now and then.
+    assert first.words > 300
+    assert first.words <= first.misses < 1.05 * first.words
+    assert tok.encode_arrow(pa.array(texts)).to_pylist() == one_by_one
+    assert tok.cache_info().misses - first.misses < 0.05 * first.words
+
+
+def test_large_texts_have_large_tables() -> None:
+    assert [tables.n_lines(n, 0, 1 << 25) for n in (0, 1 << 17, 1 << 20, 1 << 22, 1 << 30)] == [
+        1 << 12, 1 << 14, 1 << 16, 1 << 17, 1 << 18
+    ]  # fmt: skip
+    assert tables.n_lines(0, 1 << 15, 1 << 25) == 1 << 17
+    assert tables.n_lines(1 << 30, 1 << 30, 1 << 16) == 512
 
 
 @pytest.mark.parametrize("name", [*_TOKENIZERS])
