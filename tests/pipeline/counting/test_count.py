@@ -308,3 +308,27 @@ def test_what_is_no_artifact_is_refused(tmp_path):
     path.unlink()
     with pytest.raises(ValueError, match=r"incomplete counts: counts/counts-00003-of-00016\.parquet is missing"):
         open_counts(str(tmp_path / "out"))
+
+
+def test_a_committed_split_is_not_read_again(tmp_path, monkeypatch):
+    config, _ = write_corpus(tmp_path / "in")
+    of, splits, _ = count_all(config, str(tmp_path / "out"))
+
+    def refuse(*_):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(count, "read_split", refuse)
+    entries = [count_split(split, of, TOKENIZER) for split in splits]
+    lowercase = dataclasses.replace(of, tokenizer=Tokenizer.untrained_bert(lowercase=False).to_str())
+    changed = dataclasses.replace(
+        splits[0], pieces=tuple(dataclasses.replace(p, version="new") for p in splits[0].pieces)
+    )
+    for split, other in ((splits[0], lowercase), (changed, of)):
+        with pytest.raises(AssertionError, match="read again"):
+            count_split(split, other, TOKENIZER)
+    folder = tmp_path / "out/_counts/splits"
+    (folder / entries[1].shard.file).write_bytes(b"damaged")
+    (folder / "_ledger" / f"{splits[2].id}.json").write_bytes(b"{}")
+    for split in splits[1:3]:
+        with pytest.raises(AssertionError, match="read again"):
+            count_split(split, of, TOKENIZER)
