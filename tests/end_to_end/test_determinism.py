@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Same input, config and version: the same bytes, whatever the workers, the mode, the replays, the place."""
+"""Same input, config and version: the same bytes, whatever the splits, the place, and the runner of Beam."""
 
 import json
 import os

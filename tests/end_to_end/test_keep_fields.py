@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`input.keep_fields` and `input.text_fields` through the command line: every format, packed and shuffled, proven."""
+"""`input.keep_fields` through the command line: every format, packed and shuffled, proven."""
 
 import datetime
 import decimal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`output.parts.shares`: parts that are disjoint and stay so; formats, books, proof, trace, resume, refusals."""
+"""`output.parts.shares`: the folder of all parts, documents of one site in one part, names that are taken."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two commands on one output folder: the second is refused, a dead one is taken over, and no byte is lost."""
+"""Two commands on one output folder: the second is refused, and no byte is lost."""
 
 import signal
 

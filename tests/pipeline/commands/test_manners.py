@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands have in common: JSON for programs, quiet, completion, and hints at what was meant."""
+"""What all commands have in common: JSON for programs, quiet, verbose, and completion."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CSV and TSV: rows as the standard library reads them, their places, and what is rejected and why."""
+"""CSV and TSV: rows as the standard library reads them, their types, and what is rejected and why."""
 
 import contextlib
 import csv

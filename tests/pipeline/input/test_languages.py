@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Languages in jobs: told, filtered with balanced books, tokenized by their own rules, written as a column."""
+"""Languages in jobs: filtered with balanced books, and what their steps add and remove."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report is small and readable, whatever the output holds: nothing, rejects only, or very much of everything."""
+"""A report is small and readable, whatever the output holds."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed and unusable elements, windows and panes: each gives what a loop of `Tokenizer.encode` gives, where it was."""
+"""Mixed and unusable elements in any batches: each gives what a loop of `Tokenizer.encode` gives, where it was."""
 
 import dataclasses
 import enum

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorted runs, their merge by ranges, and sums that no order changes."""
+"""Sorted runs: damaged, merged by ranges, and with sums that no order changes."""
 
 import contextlib
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts by shares: the hash and its ranges against plain Python, a million ids, ten thousand sites."""
+"""Parts by shares: the hash and its ranges against plain Python."""
 
 from fractions import Fraction
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that jobs are made of: exact contents, in every mode."""
+"""The steps that jobs are made of: what flows between them, who is told of it, and what a runner must not do."""
 
 import contextlib
 from collections import Counter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet shards: bytes, row groups, metadata, and what other readers make of them."""
+"""Parquet shards: bytes, row groups, metadata, memory, and files that are none."""
 
 import io
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord shards: the bytes, against reference implementations written here, Beam's reader and TensorFlow."""
+"""TFRecord shards: the bytes, against reference implementations written here, and what is read of other bytes."""
 
 import io
 import itertools
