@@ -3,11 +3,13 @@
 
 from collections import defaultdict
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.shuffling.test_runs import ROWS, WIDE, keys_of, make_batch
+from tokenmill.pipeline import shuffling as passes
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.output.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
@@ -82,3 +84,22 @@ def test_no_merge_reads_from_many_runs(fan_in, run_bytes, split_bytes, n_work):
         n_parts = into.n_ranges
         assert n_files * n_parts <= max(8 * n_runs, n_files * fan_in)
     assert n_files * runs_in_file <= 2 * fan_in + 1
+
+
+def test_a_pass_finds_what_it_has_merged_and_merges_what_is_damaged(tmp_path, monkeypatch):
+    rows = [(int(key), "id", [1, 2], [], None) for key in np.random.default_rng(0).integers(0, 1 << 63, 50)]
+    files = [sort(str(tmp_path), i, [rows[i::3]], 1 << 20) for i in range(3)]
+    arguments = 0, (0, 4), str(tmp_path), 1 << 20, WIDE
+    calls = []
+    monkeypatch.setattr(passes, "merge_range", lambda *args, **kwargs: calls.append(1) or merge_range(*args, **kwargs))
+    first = merge_runs(files, *arguments)
+    path = tmp_path / runs_name(first.split_id)
+    data = path.read_bytes()
+    assert merge_runs(files, *arguments) == first
+    assert len(calls) == 1
+    for damaged, content in ((path, data[:-1]), (path.with_suffix(".json"), b"{")):
+        damaged.write_bytes(content)
+        assert merge_runs(files, *arguments) == first
+        assert path.read_bytes() == data
+    assert len(calls) == 3
+    assert merge_runs(files[:2], *arguments).split_id != first.split_id

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, run, verify
@@ -22,6 +23,8 @@ from tokenmill.pipeline.jobs.planning import plan_job
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
+from tokenmill.pipeline.reporting import page
+from tokenmill.pipeline.reporting.summary import summarize
 from tokenmill.tokenizer.chat import renderer
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
@@ -425,6 +428,17 @@ def test_a_mask_of_another_length_is_found_where_it_is_read(folder: Path) -> Non
     pq.write_table(changed, folder / path.name, version="1.0")
     with open(folder / path.name, "rb") as handle, pytest.raises(ValueError, match=r"row 3 has .* values in loss_mask"):
         list(formats.read_rows(handle, path.name))
+
+
+def test_the_summary_says_which_fields_no_template_shows(folder: Path) -> None:
+    turns = [{"role": "user", "content": "why?", "mood": "glad"}, {"role": "assistant", "content": "so"}]
+    (folder / "chat.jsonl").write_text(json.dumps({"messages": turns}))
+    run(config_of(folder))
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(summarize(str(folder / "out"), 1.0))
+    assert "fields not shown 1 mood 1" in " ".join(shown.get().split())
+    assert "mood" in page.render(page.gather(str(folder / "out")))
 
 
 def test_a_folder_without_a_template_says_where_it_looked(folder: Path) -> None:
