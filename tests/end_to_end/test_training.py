@@ -8,8 +8,6 @@ import shutil
 
 import pytest
 
-from tests.reference.bert import count_words
-from tokenmill.pipeline import cli
 from tokenmill.pipeline.counting import partitions
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.tokenizer import Tokenizer
@@ -166,34 +164,6 @@ def test_a_vocabulary_for_each_source(corpus, make_job):
     assert sorted(name for name in job.files() if name.startswith("vocab/rest/")) == [
         f"vocab/rest/{name}" for name in ("tokenizer.json", "training.json", "vocab.txt")
     ]
-
-
-def test_counts_are_merged_shown_and_subtracted(corpus, make_job, capsys, tmp_path):
-    for name in ("a", "d"):
-        job = make_job(name, input={"paths": [str(corpus / f"{name}.jsonl")]})
-        assert job.run("count", "--mode", "inline") == 0
-    whole = make_job("whole", **sections(corpus, {}))
-    assert whole.run("count", "--mode", "inline") == 0
-    a, d = (str(tmp_path / name / "out") for name in ("a", "d"))
-    assert cli.main(["counts", "merge", a, d, "--out", str(tmp_path / "sum")]) == 0
-    parquet = "counts/counts-00003-of-00016.parquet"
-    assert (tmp_path / "sum" / parquet).read_bytes() == whole.files()[parquet]
-    assert cli.main(["counts", "subtract", str(tmp_path / "sum"), d, "--out", str(tmp_path / "left")]) == 0
-    assert (tmp_path / "left" / parquet).read_bytes() == (tmp_path / "a/out" / parquet).read_bytes()
-    assert cli.main(["counts", "merge", f"x={a}", f"y={d}", "--weight", "x=1/2", "--out", str(tmp_path / "w")]) == 0
-    capsys.readouterr()
-    assert cli.main(["counts", "show", str(tmp_path / "w"), "--top", "2"]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "normalizer BertNormalizer" in lines
-    assert "by source" in lines
-    texts = [json.loads(line)["text"] for line in (corpus / "d.jsonl").read_text().splitlines()]
-    n_words = sum(count_words(texts, Tokenizer.untrained_bert().normalizer).values())
-    assert any(line.startswith(f"y: {n_words:,} words, ") for line in lines)
-    assert lines[-2].endswith("'and'") or lines[-2].endswith("','")
-    parts = {"parts": {"by": "source", "train": True}}
-    train = make_job("train", tokenizer={"train": {"vocab_size": 200, "counts": str(tmp_path / "w")}}, output=parts)
-    assert train.run("train", "--mode", "inline") == 0
-    assert {"vocab/x/tokenizer.json", "vocab/y/tokenizer.json"} < train.files().keys()
 
 
 @pytest.mark.parametrize("text", ["", "   \n"])

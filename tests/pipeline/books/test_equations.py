@@ -86,15 +86,13 @@ def test_rows_are_checked_against_documents(changes, message):
         job_books.check_balance(entry_of(**changes))
 
 
-def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1)), n_cut=0):
+def counted():
+    """Returns statistics of three documents, of 50 characters, 8 words and 9 tokens, of which one is unknown."""
     statistics = Statistics(5, 1)
-    ids = np.array([i for row in rows for i in row], np.int32)
-    offsets = np.array([0, *np.cumsum([len(row) for row in rows])])
-    statistics.update(
-        pa.array(["x " * 7 + "x" * (n_chars - 14)] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:]
-    )
-    statistics.add_layout(np.diff(offsets) + n_cut, np.diff(offsets), 0, 0)
-    statistics.add({"n_words": n_words})
+    ids, offsets = np.array([2, 3, 4, 2, 2, 2, 2, 2, 1], np.int32), np.array([0, 3, 6, 9])
+    statistics.update(pa.array(["x " * 7 + "x" * 36, "", ""]), ids, offsets[:-1], offsets[1:])
+    statistics.add_layout(np.diff(offsets), np.diff(offsets), 0, 0)
+    statistics.add({"n_words": 8})
     return statistics
 
 

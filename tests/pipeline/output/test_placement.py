@@ -26,10 +26,9 @@ def documents(lengths, first=100):
     return [[first + 100 * i + j for j in range(n)] for i, n in enumerate(lengths)]
 
 
-def pack(rows, cuts=(), window=1000, length=8, strategy="concatenate", separator=SEPARATOR, pad=PAD):
+def pack(rows, strategy, cuts=()):
     """Returns (sequences, counts)."""
-    form = RowForm(Marks(), strategy, length, 0, separator, pad, length if pad is not None else 0)
-    packer = Arranger(form, schemas.TOKENS, schemas.BOUNDARIES, window)
+    packer = Arranger(RowForm(Marks(), strategy, 8, 0, SEPARATOR, PAD, 8), schemas.TOKENS, schemas.BOUNDARIES, 30)
     batch = token_rows(rows)
     edges = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
     found = []
@@ -42,8 +41,7 @@ def pack(rows, cuts=(), window=1000, length=8, strategy="concatenate", separator
 @given(lengths_of_documents, st.lists(st.integers(0, 40), max_size=4), st.sampled_from(STRATEGIES))
 def test_sequences_do_not_depend_on_batches(lengths, cuts, strategy):
     rows = documents(lengths)
-    whole = pack(rows, length=8, strategy=strategy, window=30)
-    assert pack(rows, cuts, length=8, strategy=strategy, window=30) == whole
+    assert pack(rows, strategy, cuts) == pack(rows, strategy)
 
 
 def reference_rows(form, totals):

@@ -64,14 +64,12 @@ def int64_feature(values):
     return message(3, message(1, b"".join(map(varint, values))) if values else b"")
 
 
-def slow_record(doc_id, ids, mask=None, window=None, trained=None):
+def slow_record(doc_id, ids, mask=None, trained=None):
     features = {"doc_id": message(1, message(1, doc_id.encode())), "input_ids": int64_feature(ids)}
     if mask is not None:
         features |= {"input_mask": int64_feature(mask), "segment_ids": int64_feature([0] * len(ids))}
     if trained is not None:
         features["loss_mask"] = int64_feature([int(each) for each in trained])
-    if window is not None:
-        features |= {"document": int64_feature(window[:1]), "window": int64_feature(window[1:])}
     entries = [message(1, message(1, key.encode()) + message(2, features[key])) for key in sorted(features)]
     data = message(1, b"".join(entries))
     length = struct.pack("<Q", len(data))
