@@ -228,13 +228,13 @@ def _finish(options: argparse.Namespace, folder: str) -> None:
         "last step: read plan.jsonl",
         lambda: PlannedSplits(planning.read_plan(_plan_path(folder))),
     )
-    starts = range(0, len(splits), finish.PART_ENTRIES)
+    starts = range(0, len(splits), finish.CHUNK_ENTRIES)
 
     def add_up() -> None:
         ids = splits.ids()
         for number in range(len(starts)):
-            some = itertools.islice(ids, finish.PART_ENTRIES)
-            finish.add_up_part(config, job, tokenizer, "splits", number, some)
+            some = itertools.islice(ids, finish.CHUNK_ENTRIES)
+            finish.add_up_chunk(config, job, tokenizer, "splits", number, some)
 
     _measured(f"workers: add up {len(starts):,} parts of the ledger", add_up)
     _measured(

@@ -37,7 +37,7 @@ from tokenmill.pipeline.output.spill import RunFiles, RunsWriter, merge_range, o
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import suffixes
-from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.running.progress import Amount, OnBatch
 
 FAN_IN = 256
 """About how many runs a merge reads from, where `run_bytes` allow 256 KiB of each; a read takes it some 0.2 ms."""
@@ -76,7 +76,7 @@ def plan_passes(n_splits: int, n_work: int, run_bytes: int, *, fan_in: int | Non
 
 def deal(runs: SplitRuns, into: Pass) -> Iterator[tuple[tuple[int, int, int], SplitRuns]]:
     """Yields folder, group and range that need a file, each with what it needs: the runs that may have such keys."""
-    low, high = shard_range(*runs.part)
+    low, high = shard_range(*runs.key_range)
     for number in range(low * into.n_ranges >> 64, ((high - 1) * into.n_ranges >> 64) + 1):
         first, end = shard_range(number, into.n_ranges)
         needed = tuple(run for run in runs.runs if run.last >= first and run.first < end)
@@ -220,7 +220,7 @@ def merge_shard(
             shard.write(rows)
             keys_file.write(keys.astype("<u8"))
             if on_rows is not None:
-                on_rows(rows.nbytes, rows.num_rows, 0, found.n_tokens, 0)
+                on_rows(Amount(rows.nbytes, rows.num_rows, n_tokens=found.n_tokens))
         first, *companions = shard.finish()
         assert shard.documents is not None
         entry = ShardEntry(

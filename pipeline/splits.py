@@ -106,9 +106,13 @@ class Split:
         """Returns one line that `from_json` reads back."""
         return _to_json([self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields])
 
-    def renamed(self, salt: str) -> "Split":
-        """Returns the same split with the id that another salt gives it, as in another folder of the same job."""
-        return replace(self, id=f"{_hash(salt, self.pieces):016x}")
+    def of_folder(self, number: int, salt: str) -> "Split":
+        """Returns the same split as the folder of this number among those of the job has it.
+
+        The plan names splits as the first folder does, so that a job with one folder has no other names; each further
+        folder, with settings of its own, must not take the entries of another, and names them by its own salt.
+        """
+        return replace(self, id=f"{_hash(salt, self.pieces):016x}") if number else self
 
     @staticmethod
     def from_json(line: str) -> "Split":

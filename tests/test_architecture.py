@@ -18,6 +18,7 @@ from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES
 # The modules that wire Beam; everything else in pipeline/ is plain functions over Arrow columns.
 BEAM_MODULES = {
     "tokenmill.pipeline.transforms.jobs",
+    "tokenmill.pipeline.transforms.outline",
     "tokenmill.pipeline.running.runners",
     "tokenmill.pipeline.transforms.counting",
     "tokenmill.pipeline.transforms.elements",

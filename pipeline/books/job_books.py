@@ -52,7 +52,7 @@ class JobBooks:
         *,
         is_shuffled: bool = False,
         is_whole: bool = True,
-        is_part: bool = False,
+        is_chunk: bool = False,
         limits: InputConfig | None = None,
     ) -> None:
         """Starts at zero.
@@ -61,10 +61,10 @@ class JobBooks:
           take: called with the name of a list in the manifest and its next record.
           is_shuffled: whether the job shuffles, so that rows are in merged shards, not in those of splits.
           is_whole: whether each file must be read completely; False in a replay, which reads only ranges.
-          is_part: whether these are books of a stretch of the splits, for `join`: its first file may begin before.
+          is_chunk: whether these are books of a stretch of the splits, for `join`: its first file may begin before.
           limits: the section that says which files are damaged; None if nobody wants to know.
         """
-        self._take, self._is_whole, self._is_part, self.is_shuffled = take, is_whole, is_part, is_shuffled
+        self._take, self._is_whole, self._is_chunk, self.is_shuffled = take, is_whole, is_chunk, is_shuffled
         self.counts = Counts()
         self.problems: list[str] = []
         self.sorted_splits: list[str] = []
@@ -179,7 +179,7 @@ class JobBooks:
         file, self._file = self._file, None
         if file is None:
             return
-        if self._is_part and self._first is None:
+        if self._is_chunk and self._first is None:
             self._first = file
             return
         piece, counts = file.piece, file.counts
@@ -194,7 +194,7 @@ class JobBooks:
             self.counts.add(flatten({"n_files": 1, **record["read"]}), f"{SOURCE}{piece.source}")
 
     def _note_rejects(self, record: dict[str, Any]) -> None:
-        if self._is_part:
+        if self._is_chunk:
             self._rejecting.append(record)
         elif self.lossy is not None:
             self.lossy.add(record)

@@ -140,9 +140,9 @@ class Sink(Protocol):
 class Lists:
     """The lists of one manifest while they grow; of all, as many records as a row group has are in memory."""
 
-    def __init__(self, output: str, kinds: Iterable[str] = tuple(SCHEMAS), *, is_part: bool = False) -> None:
+    def __init__(self, output: str, kinds: Iterable[str] = tuple(SCHEMAS), *, is_chunk: bool = False) -> None:
         """Starts with empty lists; long ones are written into the output folder `output`, but not those of a part."""
-        self._lists = {kind: _RecordList(output, kind, is_part) for kind in kinds}
+        self._lists = {kind: _RecordList(output, kind, is_chunk) for kind in kinds}
 
     def take(self, kind: str, record: Mapping[str, Any]) -> None:
         """Adds a record to a list."""
@@ -170,8 +170,8 @@ class Lists:
 
 
 class _RecordList:
-    def __init__(self, output: str, kind: str, is_part: bool) -> None:
-        self._output, self._kind, self._is_part, self._schema = output, kind, is_part, _ALL_SCHEMAS[kind]
+    def __init__(self, output: str, kind: str, is_chunk: bool) -> None:
+        self._output, self._kind, self._is_chunk, self._schema = output, kind, is_chunk, _ALL_SCHEMAS[kind]
         self._waiting: list[Mapping[str, Any]] = []
         self._before = self._schema.empty_table()  # what comes before those that wait
         self._writer: pq.ParquetWriter | None = None
@@ -210,7 +210,7 @@ class _RecordList:
     def _write(self, at_least: int) -> None:
         """Writes row groups of `ROWS` records while so many wait, if the list is a long one."""
         table = self.to_table()
-        while self._n > MOST_RECORDS and not self._is_part and table.num_rows >= at_least:
+        while self._n > MOST_RECORDS and not self._is_chunk and table.num_rows >= at_least:
             if self._writer is None:
                 name = f"{filenames.TEMPORARY}/{self._kind}-{uuid.uuid4().hex}.parquet"
                 self._staged = storage.join(self._output, name)

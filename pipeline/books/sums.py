@@ -108,7 +108,7 @@ class SplitRuns:
     runs: tuple[Run, ...]
     fields: str = ""
     """`Split.fields`."""
-    part: tuple[int, int] = (0, 1)
+    key_range: tuple[int, int] = (0, 1)
     """The range of keys in the file, as `spill.shard_range` takes it: its number, and how many there are."""
     folder: int = 0
     """The number of the folder among those of the job."""
@@ -125,7 +125,7 @@ class SplitRuns:
         fields = json.loads(line)
         runs = tuple(Run(*numbers) for numbers in fields["runs"])
         groups = tuple(map(tuple, fields["groups"]))
-        return cls(**{**fields, "runs": runs, "part": tuple(fields["part"]), "groups": groups})
+        return cls(**{**fields, "runs": runs, "key_range": tuple(fields["key_range"]), "groups": groups})
 
 
 def imbalance_of_sums(before: Sums, after: Sums) -> list[str]:

@@ -163,9 +163,9 @@ def plan_only(options: argparse.Namespace) -> int:
 
 def _print_graph(request: "Request") -> int:
     from tokenmill.pipeline.jobs.planning import plan_job
-    from tokenmill.pipeline.transforms import jobs
+    from tokenmill.pipeline.transforms.outline import outline
 
     with mistakes():
         plan = plan_job(request.job, request.config)
-    print("\n".join(jobs.outline(plan)))
+    print("\n".join(outline(plan)))
     return DONE

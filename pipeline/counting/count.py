@@ -43,7 +43,7 @@ from tokenmill.pipeline.input.given_up import without_rejected
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.spill import RunsWriter
 from tokenmill.pipeline.output.staging import StagedFile, Staging
-from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.running.progress import Amount, OnBatch
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
 
@@ -159,7 +159,7 @@ def count_split(
         for batch in (read or read_split)(replace(split, fields=""), of.input):
             counted, n_rejected = counter.add(batch)
             if on_batch is not None:
-                on_batch(counted.n_bytes, counted.documents.num_rows, n_rejected, 0, counted.n_filtered)
+                on_batch(Amount(counted.n_bytes, counted.n_records, n_rejected, counted.n_filtered))
         entry = counter.finish()
         staging.commit(entry)
     return entry

@@ -3,8 +3,8 @@
 
     ledger, statistics of splits --Totals--> sums, lists --> vocabulary, statistics, manifest.json
 
-A job of many splits is added up in parts of `PART_ENTRIES` splits, or shards of a shuffle, whose sums and lists go into
-files in `_tmp/`. The last step joins them in the order of the plan, so the result is the same as without parts.
+A job of many splits is added up in chunks of `CHUNK_ENTRIES` splits, or shards of a shuffle, whose sums and lists go
+into files in `_tmp/`. The last step joins them in the order of the plan, so the result is the same as without chunks.
 """
 
 import io
@@ -24,8 +24,10 @@ from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry,
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects, check_unknown
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.isolating import in_turn
+from tokenmill.pipeline.jobs.planning import read_plan
 from tokenmill.pipeline.output import folders, tables
 from tokenmill.pipeline.output.arranging import row_form
 from tokenmill.pipeline.output.ownership import Lease
@@ -37,10 +39,11 @@ from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.vocabulary import token_counts
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info
+from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.tokenizer import Tokenizer
 
-PART_ENTRIES = 256
-"""Entries added up in a part; the last step holds nothing of them, but takes a few milliseconds for each part."""
+CHUNK_ENTRIES = 256
+"""Entries added up in a chunk; the last step holds nothing of them, but takes a few milliseconds for each chunk."""
 
 _READABLE = ("parquet", "arrow")
 """The formats that `datasets` reads; of several, one is the data."""
@@ -64,11 +67,11 @@ class Totals(JobBooks):
         self._output, self._listed = output, listed
 
     @classmethod
-    def of(cls, config: Config, job: Job, tokenizer: Tokenizer, listed: lists.Lists, *, is_part: bool = False) -> Self:
-        """Returns those of a job, or of a part of it, before anything is added."""
+    def of(cls, config: Config, job: Job, tokenizer: Tokenizer, listed: lists.Lists, *, is_chunk: bool = False) -> Self:
+        """Returns those of a job, or of a chunk of it, before anything is added."""
         kind = {"is_shuffled": config.output.shuffle is not None, "is_whole": "replay_of" not in job.parts}
         statistics = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
-        return cls(config.output.path, listed, statistics, **kind, is_part=is_part, limits=config.input)
+        return cls(config.output.path, listed, statistics, **kind, is_chunk=is_chunk, limits=config.input)
 
     def add_committed(self, kind: str, ids: Iterable[str], tokenizer: str) -> None:
         """Adds "splits", with their statistics, or "shards" of a shuffle, in the order of the plan.
@@ -110,7 +113,7 @@ class Totals(JobBooks):
         return summarize(self.statistics, table, packing, windows, chat, self.by_source)
 
     def save(self, path: str) -> None:
-        """Writes a part into files whose names begin with `path`; again, the same bytes."""
+        """Writes a chunk into files whose names begin with `path`; again, the same bytes."""
         assert isinstance(self._listed, lists.Lists)
         self._listed.save(path)
         storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
@@ -119,7 +122,7 @@ class Totals(JobBooks):
         storage.write_atomic(f"{path}.json", json.dumps(record).encode())
 
     def join_saved(self, paths: Sequence[str]) -> None:
-        """Adds parts that `save` has written, in order."""
+        """Adds chunks that `save` has written, in order."""
 
         def read(path: str) -> tuple[dict[str, Any], Statistics]:
             with storage.open_read(f"{path}.json") as books:
@@ -127,11 +130,11 @@ class Totals(JobBooks):
 
         assert isinstance(self._listed, lists.Lists)
         saved = in_turn(read, paths, waits=storage.is_remote(self._output))
-        for path, (part, statistics) in zip(paths, saved, strict=True):
+        for path, (chunk, statistics) in zip(paths, saved, strict=True):
             self.statistics.merge(statistics)
-            self.join(part)
+            self.join(chunk)
             self._listed.extend(path)
-            self.mds_shards += map(tuple, part["mds_shards"])
+            self.mds_shards += map(tuple, chunk["mds_shards"])
 
     def _add_written(self, entry: Written, of: Mapping[str, str]) -> None:
         super()._add_written(entry, of)
@@ -144,14 +147,14 @@ class Totals(JobBooks):
             return Statistics.from_bytes(handle.read(), unk_id if unk_id >= 0 else None)
 
 
-def add_up_part(config: Config, job: Job, tokenizer: Tokenizer, kind: str, number: int, ids: Iterable[str]) -> None:
-    """Adds up some splits or shards, as `kind` says, and saves them as a part; raises as `Totals.add_committed`."""
-    totals = Totals.of(config, job, tokenizer, lists.Lists(config.output.path, is_part=True), is_part=True)
+def add_up_chunk(config: Config, job: Job, tokenizer: Tokenizer, kind: str, number: int, ids: Iterable[str]) -> None:
+    """Adds up some splits or shards, as `kind` says, and saves them as a chunk; raises as `Totals.add_committed`."""
+    totals = Totals.of(config, job, tokenizer, lists.Lists(config.output.path, is_chunk=True), is_chunk=True)
     totals.add_committed(kind, ids, tokenizer.digest)
-    totals.save(storage.join(config.output.path, _part_name(kind, number)))
+    totals.save(storage.join(config.output.path, _chunk_name(kind, number)))
 
 
-def _part_name(kind: str, number: int) -> str:
+def _chunk_name(kind: str, number: int) -> str:
     return f"{filenames.TEMPORARY}/{kind}-{number:08d}"
 
 
@@ -168,13 +171,45 @@ class Folder:
     files: Sequence[FileRecord] = ()
     """Other files of the folder for the manifest to list."""
     n_added_up: Mapping[str, int] | None = None
-    """How many parts `add_up_part` has made of each kind; None: none."""
+    """How many chunks `add_up_chunk` has made of each kind; None: none."""
+
+    @property
+    def n_planned(self) -> int:
+        """The shards of a shuffle, else the splits."""
+        return len(plan_shards(self.config.output, self.splits, self.job.digest)) or len(self.splits)
+
+
+def folders_of(
+    config: Config,
+    jobs: Mapping[str, tuple[Config, Job]],
+    tokenizers: Sequence[Tokenizer],
+    vocabularies: Sequence[Vocabulary],
+    added: Sequence[tuple[int, str]] | None,
+) -> dict[str, Folder]:
+    """Returns the folders of a job by their names; writes the records of trained vocabularies.
+
+    Args:
+      config: the config of the whole job, whose plan is read.
+      jobs: the config and the job of each folder.
+      tokenizers: the tokenizer of each.
+      vocabularies: what was trained, for a folder each or one for all.
+      added: the number of the folder and the kind of each chunk that `add_up_chunk` has made; None: none.
+    """
+    records = {each.folder: replace(each, folder="") for each in vocabularies}
+    made: dict[str, Folder] = {}
+    for i, ((name, (of, job)), tokenizer) in enumerate(zip(jobs.items(), tokenizers, strict=True)):
+        planned = read_plan(storage.join(config.output.path, filenames.PLAN))
+        splits = PlannedSplits(split.of_folder(i, job.digest) for split in planned)
+        files = [_write_record(of.output.path, records[of.trained_label])] if records else []
+        n_added_up = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
+        made[name] = Folder(of, job, splits, tokenizer, files, n_added_up)
+    return made
 
 
 def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, Any]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
-    Reads the ledger entry by entry, or parts of it that are added up. It holds the statistics of one vocabulary, 8
+    Reads the ledger entry by entry, or chunks of it that are added up. It holds the statistics of one vocabulary, 8
     bytes for each split of the plan, 8 for the name of each written file, and the index of MDS shards.
 
     Args:
@@ -247,7 +282,7 @@ def _add_up(folder: Folder, listed: lists.Lists) -> Totals:
             added.add_committed(kind, ids, folder.tokenizer.digest)
         else:
             output, n = folder.config.output.path, folder.n_added_up[kind]
-            added.join_saved([storage.join(output, _part_name(kind, i)) for i in range(n)])
+            added.join_saved([storage.join(output, _chunk_name(kind, i)) for i in range(n)])
         added.close()
     added.check_planned(planned, shards)
     return added
@@ -284,7 +319,12 @@ def _check_losses(folder: Folder, added: Totals) -> None:
 
 
 def finish_job(
-    config: Config, job: Job, todo: Mapping[str, Folder], lease: Lease | None, files: Sequence[FileRecord] = ()
+    config: Config,
+    job: Job,
+    todo: Mapping[str, Folder],
+    n_done: int,
+    lease: Lease | None,
+    counted: str | None = None,
 ) -> None:
     """Finishes each folder of a job; of an output in parts, writes `parts.json` above them last.
 
@@ -292,14 +332,18 @@ def finish_job(
       config: the config of the whole job.
       job: the whole job.
       todo: the folders by their names; "" if there is only one.
+      n_done: how many splits, or shards of a shuffle, are committed in all folders.
       lease: the lease of the folder of the whole job.
-      files: files in `output.path` besides those of folders, to be listed.
+      counted: the folder of the word counts that a vocabulary was trained on.
 
     Raises:
-      BooksError, ValueError: as `finish_output`, or if the folders together do not balance, or all of them together
-        have more rejects than the config allows; there is no `parts.json` then.
+      BooksError, ValueError: as `finish_output`, or if something planned is not done, if the folders together do not
+        balance, or all of them together have more rejects than the config allows; there is no `parts.json` then.
     """
-    output = config.output.path
+    if n_done != (n_planned := sum(folder.n_planned for folder in todo.values())):
+        kind = "splits" if config.output.shuffle is None else "shards"
+        raise BooksError(f"{n_planned} {kind} were planned, and {n_done} are done")
+    output, files = config.output.path, _counts_files(config, counted)
     finished: dict[str, Mapping[str, Any]] = {}
     for name, folder in todo.items():
         path = folder.config.output.path
@@ -321,6 +365,47 @@ def finish_job(
     if lease is not None:
         lease.check()
     write_file(output, filenames.PARTS, ledger.to_json(built))
+
+
+def finish_counting(
+    config: Config, job: Job, counted: str | None, vocabularies: Sequence[Vocabulary], lease: Lease | None
+) -> None:
+    """Finishes the folder of a job that writes no shards: vocabularies, if it trains, and the manifest last.
+
+    Args:
+      config: the config of the job.
+      job: the job.
+      counted: the folder of the finished word counts.
+      vocabularies: what was trained.
+      lease: as in `finish_output`.
+    """
+    output, tokenizer = config.output.path, None
+    files = _counts_files(config, counted)
+    for vocabulary in vocabularies:
+        trained = Tokenizer.from_str(vocabulary.tokenizer_json)
+        written = vocabulary_files(trained, formats_of(config), vocabulary.folder)
+        files += [write_file(output, name, data) for name, data in written.items()]
+        files.append(_write_record(output, vocabulary))
+        if not vocabulary.folder:
+            tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
+    listed = lists.Lists(output)
+    built = manifest.build(job, manifest.sums(JobBooks(listed.take)), listed.finish(), tokenizer=tokenizer, files=files)
+    folders.publish(output, job, built, lease=lease)
+
+
+def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
+    folder = f"{filenames.VOCABULARY}/{vocabulary.folder}" if vocabulary.folder else filenames.VOCABULARY
+    return write_file(output, f"{folder}/{filenames.TRAINING_NAME}", ledger.to_json(vocabulary.record))
+
+
+def _counts_files(config: Config, counted: str | None) -> list[FileRecord]:
+    """Returns the files of the word counts that are in the output folder; those of another are not the job's."""
+    output = config.output.path
+    if counted != output:
+        return []
+    names = counts.REPORT_NAME, counts.ALPHABET_NAME, filenames.list_name("counted")
+    there = (ledger.describe(output, name) for name in names if storage.exists(storage.join(output, name)))
+    return [*counts.open_counts(output).files, *there]
 
 
 def _rejects(output: str) -> Iterator[dict[str, Any]]:

@@ -28,9 +28,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from tokenmill.pipeline.isolating import isolate
 from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.arrow_coder import register_batches
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, RowsError, failed_element
-from tokenmill.pipeline.transforms.elements import register_batches
 
 BATCH_CHARACTERS = 250_000
 """A batch is complete with this many characters, or ids: a call then costs little, and data stays in the CPU cache."""

@@ -25,9 +25,9 @@ from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.rows.arrow_coder import register_batches
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, failed_element
 from tokenmill.pipeline.splits import Piece, Split
-from tokenmill.pipeline.transforms.elements import register_batches
 
 _UNIT_BYTES = 1 << 20
 """A split of uncompressed text can be rebalanced in units of this; neighbouring ones are read without a break."""

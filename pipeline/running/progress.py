@@ -11,7 +11,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.counts import nest
@@ -23,11 +24,25 @@ _REMOTE_POLL_SECONDS = 10.0
 # The usual compression ratio of text; replaced by that of this job's own files as soon as one is done.
 _USUAL_RATIO = 0.3
 
-OnBatch = Callable[[int, int, int, int, int], None]
-"""Called after each batch with its bytes read, documents, rejected records, tokens and filtered documents.
 
-An exception from it, such as `Cancelled`, stops the work.
-"""
+class Amount(NamedTuple):
+    """What was done of a batch, of a split, or in all."""
+
+    n_bytes: int = 0
+    """Bytes read."""
+    n_records: int = 0
+    """Records read, including rejected and filtered ones."""
+    n_rejected: int = 0
+    n_filtered: int = 0
+    n_tokens: int = 0
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Returns the sum of both."""
+        return Amount(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+OnBatch = Callable[[Amount], None]
+"""Called after each batch. An exception from it, such as `Cancelled`, stops the work."""
 
 
 class Cancelled(Exception):  # noqa: N818  # a request, not an error
@@ -80,14 +95,6 @@ class Snapshot:
     """The unit of `n_done` and `n_planned`."""
 
 
-@dataclass
-class _Counts:
-    n_bytes: int = 0
-    n_tokens: int = 0
-    n_rejected: int = 0
-    n_records: int = 0
-
-
 class Progress:
     """What the workers of a job have done. Safe to use from several threads."""
 
@@ -103,9 +110,9 @@ class Progress:
         self._lock = threading.Lock()
         self._stage = next(iter(self._stages), "starting")
         self._entered = {self._stage: time.monotonic()}
-        self._running: dict[tuple[str, str], _Counts] = {}
+        self._running: dict[tuple[str, str], Amount] = {}
         self._done: dict[str, set[str]] = {name: set() for name in self._stages}
-        self._totals: defaultdict[str, _Counts] = defaultdict(_Counts)
+        self._totals: defaultdict[str, Amount] = defaultdict(Amount)
         self._n_estimated = [0, 0]
         self._measures: dict[str, tuple[str, int, Callable[[], int]]] = {}
         self._cancelled = threading.Event()
@@ -125,10 +132,8 @@ class Progress:
         with self._lock:
             self._enter(stage)
 
-    def advance(
-        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
-    ) -> None:
-        """Adds a batch of a split; `n_records` counts all records read, including rejected and filtered ones.
+    def advance(self, stage: str, split_id: str, done: Amount) -> None:
+        """Adds a batch of a split.
 
         Raises:
           Cancelled: if the job is to stop; the split must not be committed.
@@ -136,22 +141,17 @@ class Progress:
         """
         if self._cancelled.is_set():
             raise Cancelled("the job was stopped")
-        total = self._count(stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
+        total = self._count(stage, split_id, done)
         if self._limits is not None:
             self._limits.check(total.n_records, total.n_rejected)
 
-    def _count(
-        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
-    ) -> _Counts:
-        """Adds a batch of a split; returns the sums of the stage."""
+    def _count(self, stage: str, split_id: str, done: Amount) -> Amount:
+        """Adds a batch of a split; returns the sum of the stage."""
         with self._lock:
             self._enter(stage)
-            for counts in (self._running.setdefault((stage, split_id), _Counts()), self._totals[stage]):
-                counts.n_bytes += n_bytes
-                counts.n_rejected += n_rejected
-                counts.n_tokens += n_tokens
-                counts.n_records += n_records
-            return replace(self._totals[stage])
+            self._running[stage, split_id] = self._running.get((stage, split_id), Amount()).plus(done)
+            self._totals[stage] = self._totals[stage].plus(done)
+            return self._totals[stage]
 
     def finish(self, stage: str, split_id: str) -> None:
         """Records that a split is committed, by this run or an earlier one."""
@@ -220,7 +220,7 @@ class Progress:
         self._next_look = time.monotonic() + seconds
         for stage in self._stages.values():
             for split_id in self._finished(self._output, stage) - self._done[stage.name]:
-                self._count(stage.name, split_id, *self._read(self._output, stage, split_id))
+                self._count(stage.name, split_id, self._read(self._output, stage, split_id))
                 self.finish(stage.name, split_id)
 
     def _enter(self, stage: str) -> None:
@@ -242,7 +242,7 @@ class Progress:
         return {name.removesuffix(".json") for name in names if name.endswith(".json")} & stage.splits.keys()
 
     @staticmethod
-    def _read(output: str, stage: Stage, split_id: str) -> tuple[int, int, int]:
+    def _read(output: str, stage: Stage, split_id: str) -> Amount:
         """Returns the bytes, rejected records and tokens of a split."""
         path = storage.join(output, stage.folder, f"{split_id}.json")
         # Another attempt may be replacing the file, or the job may have removed it; it is only a number on the screen.
@@ -253,8 +253,9 @@ class Progress:
             entry = json.loads(handle.read())
             numbers = entry.get("totals", entry.get("sums")) or nest(entry["counts"][""])
             n_bytes = numbers.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
-            return n_bytes, sum(numbers.get("rejected", {}).values()), numbers.get("n_tokens", 0)
-        return 0, 0, 0
+            n_rejected = sum(numbers.get("rejected", {}).values())
+            return Amount(n_bytes, n_rejected=n_rejected, n_tokens=numbers.get("n_tokens", 0))
+        return Amount()
 
 
 # The last one is in effect. A global list, because threads that did not enter the block must see it, too.

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -26,6 +26,7 @@ from tokenmill.pipeline.input.languages import identify_languages
 from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.output import arranging
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.running.progress import OnBatch
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.tokenizing.encoders import Encoded, Texts
@@ -138,8 +139,8 @@ class Page:
     """From `Count` on: the documents of the rows."""
     rejects: tuple[pa.RecordBatch, ...] = ()
     """`schemas.REJECTS`: documents that a step could not use; those of the reader are in `batch`."""
-    report: Callable[[int, int], None] | None = None
-    """Called with the numbers of tokens and rejects of each page that is written; None: nobody watches."""
+    report: OnBatch | None = None
+    """Called with the tokens and rejects of each page that is written; None: nobody watches."""
 
     @property
     def is_last(self) -> bool:

@@ -27,7 +27,7 @@ from tokenmill.pipeline.output.spill import SortedSplit
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.tables import RejectsFile
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.running.progress import Amount, OnBatch
 from tokenmill.pipeline.shuffling import PlannedShard, merge_shard
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.tally import check_agreement
@@ -182,7 +182,7 @@ class SplitWriter:
             self._rejects.write(batch)
         self._limits.check(page.books.n_records, self._rejects.n_rows)
         if page.report is not None:
-            page.report(_n_tokens(page), self._rejects.n_rows - n_before)
+            page.report(Amount(n_rejected=self._rejects.n_rows - n_before, n_tokens=_n_tokens(page)))
         return None
 
     def finish(self, books: SplitBooks) -> LedgerEntry:

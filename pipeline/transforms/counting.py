@@ -112,7 +112,7 @@ class MergeCounts(beam.PTransform):
             histograms = AsList(numbers | "Histogram" >> histogram)
             bound = AsSingleton(call_once(pipeline, "FindBound", finishing.find_bound, histograms, of.counts))
         merge = beam.ParDo(_MergePartitionFn(of), splits, bound).with_output_types(int)
-        n_merged = number_of(numbers | "MergePartition" >> merge, "CountMerged")
+        n_merged = number_of(numbers | "MergePartition" >> merge, "NumberMerged")
         return call_once(pipeline, "FinishCounts", _finish_counts, n_merged, of, self.plan_path, kind=str)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs as Beam graphs, and as text. The caller prepares the folder and runs the pipeline.
+"""The jobs as Beam graphs. The caller prepares the folder and runs the pipeline.
 
     plan = planning.plan_job("run", config)
     with ownership.own(config.output.path, "run") as lease:
@@ -11,11 +11,9 @@
 byte for byte: splits commit by rename, and the last step, which writes the manifest, reads the ledger.
 """
 
-import re
 from collections.abc import Sequence
 
 import apache_beam as beam
-from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from tokenmill.pipeline import storage
@@ -25,8 +23,6 @@ from tokenmill.pipeline.transforms.counting import CountCorpus, TrainVocabulary
 from tokenmill.pipeline.transforms.publishing import Publish
 from tokenmill.pipeline.transforms.stages import call_once, keep_compiled
 from tokenmill.pipeline.transforms.tokenizing import TokenizeCorpus
-
-_PACKAGE = __name__.rpartition(".")[0]
 
 
 def build(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
@@ -49,9 +45,9 @@ def train(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
 
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
     """Tokenizes with existing tokenizers: input -> shards."""
-    texts = _given(pipeline, plan)
-    done = pipeline | "TokenizeCorpus" >> TokenizeCorpus(plan, texts)
-    return pipeline | "Publish" >> Publish(plan, done, texts)
+    tokenizers = _given(pipeline, plan)
+    tokenized = pipeline | "TokenizeCorpus" >> TokenizeCorpus(plan, tokenizers)
+    return pipeline | "Publish" >> Publish(plan, tokenized, tokenizers)
 
 
 def run(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
@@ -61,9 +57,9 @@ def run(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
     """
     counted = pipeline | "CountCorpus" >> CountCorpus(plan)
     vocabularies = counted | "TrainVocabulary" >> TrainVocabulary(plan)
-    texts = _trained(vocabularies, plan)
-    done = pipeline | "TokenizeCorpus" >> TokenizeCorpus(plan, texts)
-    return pipeline | "Publish" >> Publish(plan, done, texts, counted, vocabularies)
+    tokenizers = _trained(vocabularies, plan)
+    tokenized = pipeline | "TokenizeCorpus" >> TokenizeCorpus(plan, tokenizers)
+    return pipeline | "Publish" >> Publish(plan, tokenized, tokenizers, counted, vocabularies)
 
 
 def _given(pipeline: beam.Pipeline, plan: JobPlan) -> list[AsSingleton]:
@@ -87,48 +83,3 @@ def _trained(vocabularies: PCollection[list[Vocabulary]], plan: JobPlan) -> list
 def _text_of(vocabularies: Sequence[Vocabulary], label: str) -> str:
     (text,) = (each.tokenizer_json for each in vocabularies if each.folder == label)
     return text
-
-
-def outline(plan: JobPlan) -> list[str]:
-    """Returns a line for each step of a job, inside its composite, with the elements that it gives."""
-    pipeline = beam.Pipeline(runner="FnApiRunner")  # which builds the graph and runs nothing
-    build(pipeline, plan)
-    found = _Outline()
-    pipeline.visit(found)
-    return found.lines
-
-
-class _Outline(PipelineVisitor):
-    """Collects the lines; what is inside of Beam's own composites, such as Reshuffle, is left out."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._n_foreign = 0
-
-    def enter_composite_transform(self, node: AppliedPTransform) -> None:
-        if node.full_label:
-            self.visit_transform(node)
-        self._n_foreign += _is_foreign(node)
-
-    def leave_composite_transform(self, node: AppliedPTransform) -> None:
-        self._n_foreign -= _is_foreign(node)
-
-    def visit_transform(self, node: AppliedPTransform) -> None:
-        if not self._n_foreign:
-            self.lines.append(_line(node))
-
-
-def _is_foreign(node: AppliedPTransform) -> bool:
-    return node.transform is not None and not type(node.transform).__module__.startswith(_PACKAGE)
-
-
-def _line(node: AppliedPTransform) -> str:
-    *above, name = node.full_label.split("/")
-    made = ", ".join(dict.fromkeys(_shown(each.element_type) for each in node.outputs.values()))
-    return f"{'  ' * len(above)}{name}{f' -> {made}' if made else ''}"
-
-
-def _shown(kind: object) -> str:
-    """Returns the name of a type, without the modules that it and its arguments are from."""
-    name = kind.__name__ if isinstance(kind, type) else str(kind)
-    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", name).replace("List[", "list[").replace("Tuple[", "tuple[")

@@ -6,6 +6,7 @@ one object of a stage, where fused steps may have several, and cannot take one t
 """
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.combiners import CountCombineFn
 
 from tokenmill.pipeline.running import progress
+from tokenmill.pipeline.running.progress import Amount
 from tokenmill.tokenizer import Tokenizer
 
 _Result = TypeVar("_Result")
@@ -64,23 +66,18 @@ class Meter:
     def __init__(self, stage: str, split_id: str) -> None:
         """Starts at zero."""
         self._stage, self._id, self._watcher = stage, split_id, progress.current()
-        self.n_bytes = self.n_tokens = 0
+        self.done = Amount()
 
-    def add(self, n_bytes: int = 0, n_records: int = 0, n_rejected: int = 0, n_tokens: int = 0) -> None:
+    def add(self, amount: Amount) -> None:
         """Adds what was read or written.
 
         Raises:
           Cancelled: if the job is to stop.
           ValueError: if more records were rejected, in all splits together, than the job may have.
         """
-        self.n_bytes += n_bytes
-        self.n_tokens += n_tokens
+        self.done = self.done.plus(amount)
         if self._watcher is not None:
-            self._watcher.advance(self._stage, self._id, n_bytes, n_rejected, n_tokens, n_records)
-
-    def written(self, n_tokens: int, n_rejected: int) -> None:
-        """Adds what was written, as `Page.report` is called."""
-        self.add(n_rejected=n_rejected, n_tokens=n_tokens)
+            self._watcher.advance(self._stage, self._id, amount)
 
     def finish(self) -> None:
         """Tells that the split is committed."""
@@ -89,26 +86,28 @@ class Meter:
 
 
 class StageReport:
-    """Reports a step over splits to Beam, in counters, and to the progress display of this process."""
+    """Reports a step over splits, or shards, to Beam, in counters, and to the progress display of this process."""
 
-    def __init__(self, transform: type[beam.PTransform], stage: str) -> None:
-        """Takes the namespace of the counters, and the stage."""
-        self._stage = stage
-        names = ("bytes-in", "documents-in", "documents-rejected", "tokens-out", "documents-filtered")
-        self._counters = [Metrics.counter(transform, name) for name in names]
-        self._done = Metrics.counter(transform, "splits-done")
+    def __init__(self, transform: type[beam.PTransform], stage: str, unit: str = "splits") -> None:
+        """Takes the namespace of the counters, the stage, and what an element is."""
+        self._stage, counter = stage, functools.partial(Metrics.counter, transform)
+        self._bytes, self._tokens, self._done = map(counter, ("bytes-in", "tokens-out", f"{unit}-done"))
+        self._documents, self._rejected, self._filtered = (
+            counter(f"documents-{name}") for name in ("in", "rejected", "filtered")
+        )
 
     @contextlib.contextmanager
     def of(self, split_id: str) -> Iterator[progress.OnBatch]:
         """Yields the function to call after each batch of a split or a shard."""
         meter = Meter(self._stage, split_id)
 
-        def on_batch(n_bytes: int, n_documents: int, n_rejected: int, n_tokens: int, n_filtered: int) -> None:
-            for counter, n in zip(
-                self._counters, (n_bytes, n_documents, n_rejected, n_tokens, n_filtered), strict=True
-            ):
-                counter.inc(n)
-            meter.add(n_bytes, n_documents + n_rejected + n_filtered, n_rejected, n_tokens)
+        def on_batch(amount: Amount) -> None:
+            self._bytes.inc(amount.n_bytes)
+            self._documents.inc(amount.n_records - amount.n_rejected - amount.n_filtered)
+            self._rejected.inc(amount.n_rejected)
+            self._filtered.inc(amount.n_filtered)
+            self._tokens.inc(amount.n_tokens)
+            meter.add(amount)
 
         yield on_batch
         self._done.inc()

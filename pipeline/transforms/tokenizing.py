@@ -25,11 +25,12 @@ Shards that an earlier run has merged from the same plan are found first; runs a
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection, TaggedOutput
+from apache_beam.transforms.combiners import CountCombineFn
 from apache_beam.typehints import no_annotations
 
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
@@ -37,6 +38,7 @@ from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.running.clock import Stopwatch
+from tokenmill.pipeline.running.progress import Amount
 from tokenmill.pipeline.shuffling import Pass, PlannedShard, deal, load_merged, merge_runs, name_shard, plan_passes
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import Page, Step, Work, read_pages, schema_of_rows
@@ -50,19 +52,35 @@ from tokenmill.pipeline.transforms.stages import (
     compiled_tokenizer,
     compiled_tokenizers,
     enter_stage,
-    number_of,
 )
 
-PAGES, COMMITTED = "pages", "committed"
+_COMMITTED = "committed"
 _Of = TypeVar("_Of")
+
+
+class Tokenized(NamedTuple):
+    """What `TokenizeCorpus` gives."""
+
+    splits: "PCollection[Done | SplitRuns]"
+    """`Done` of every split of each folder, or its `SplitRuns` if the job shuffles."""
+    shards: PCollection[Done] | None = None
+    """`Done` of every merged shard, if the job shuffles."""
+
+
+class PagesRead(NamedTuple):
+    """What `ReadSplits` gives."""
+
+    pages: PCollection[Page]
+    """Those of a split one after another."""
+    committed: "PCollection[Done | SplitRuns]"
+    """The splits that folders have already."""
 
 
 @dataclasses.dataclass(eq=False)
 class TokenizeCorpus(beam.PTransform):
     """Tokenizes all splits of a plan, each read once, into committed shards of every folder.
 
-    Input: a pipeline. Outputs: "splits", `Done` of every split of each folder, or its `SplitRuns` if the job shuffles;
-    then also "shards", `Done` of every merged shard. A split that is committed already is only looked at. Memory: one
+    Input: a pipeline. Outputs: those of `Tokenized`. A split that is committed already is only looked at. Memory: one
     page, and for each folder its tokens and a row group, or a run two to three times, per worker. Bad documents go to
     `rejected/`.
     """
@@ -71,49 +89,45 @@ class TokenizeCorpus(beam.PTransform):
     tokenizers: Sequence[TokenizerText]
     """The `tokenizer.json` of each folder, or one for all."""
 
-    @no_annotations  # of which Beam takes those of one output only
-    def expand(self, begin: PBegin) -> dict[str, PCollection[Any]]:  # noqa: D102
+    @no_annotations  # which Beam understands where there is one output
+    def expand(self, begin: PBegin) -> Tokenized:  # noqa: D102
         plan, text = self.plan, self.tokenizers[0]  # a job with several tokenizers does not shuffle
         if plan.config.output.shuffle is None:
-            return {"splits": self._split_by_split(begin, "WriteShards", Done)}
-        merged = begin | "FindMergedShards" >> FindMergedShards(plan, text)
-        n_merged = number_of(merged, "NumberMerged")
-        runs = self._split_by_split(begin, "SortRuns", SplitRuns, n_merged)
-        return {"splits": runs, "shards": runs | "MergeShards" >> MergeShards(plan, n_merged, text)}
+            return Tokenized(self._split_by_split(begin, "WriteShards", Done))
+        are_merged = AsSingleton(begin | "FindMergedShards" >> FindMergedShards(plan, text), default_value=False)
+        runs = self._split_by_split(begin, "SortRuns", SplitRuns, are_merged)
+        return Tokenized(runs, runs | "MergeShards" >> MergeShards(plan, are_merged, text))
 
     def _split_by_split(
-        self, begin: PBegin, write: str, made: type, n_merged: AsSingleton | int = 0
+        self, begin: PBegin, write: str, made: type, are_merged: AsSingleton | bool = False
     ) -> "PCollection[Done | SplitRuns]":
         """Adds the steps of a split, in one stage; `write` and `made` are the name and the type of its last one."""
-        read = begin | "ReadSplits" >> ReadSplits(self.plan, self.tokenizers, n_merged)
-        pages = read[PAGES]
+        read = begin | "ReadSplits" >> ReadSplits(self.plan, self.tokenizers, are_merged)
+        pages = read.pages
         for step in STEPS:  # Normalize, Encode, Count
             pages = pages | step.__name__ >> beam.ParDo(StepFn(step)).with_output_types(Page)
         written = pages | write >> beam.ParDo(WriteFn(write)).with_output_types(made)
-        return (read[COMMITTED], written) | "AllSplits" >> beam.Flatten()
+        return (read.committed, written) | "AllSplits" >> beam.Flatten()
 
 
 @dataclasses.dataclass(eq=False)
 class ReadSplits(beam.PTransform):
-    """Reads the splits of a plan into pages, those of a split one after another.
-
-    Input: a pipeline. Outputs: `PAGES`, and `COMMITTED`, the splits that folders have already.
-    """
+    """Reads the splits of a plan into pages. Input: a pipeline. Outputs: those of `PagesRead`."""
 
     plan: JobPlan
     tokenizers: Sequence[TokenizerText]
-    n_merged: AsSingleton | int = 0
-    """How many shards of a shuffle an earlier run has merged."""
+    are_merged: AsSingleton | bool = False
+    """Whether an earlier run has merged all shards of a shuffle."""
 
     @no_annotations
-    def expand(self, begin: PBegin) -> dict[str, PCollection[Any]]:  # noqa: D102
-        find = beam.ParDo(FindCommitted(self.plan), self.n_merged, *self.tokenizers)
+    def expand(self, begin: PBegin) -> PagesRead:  # noqa: D102
+        find = beam.ParDo(FindCommitted(self.plan), self.are_merged, *self.tokenizers)
         splits = begin | "ReadPlan" >> ReadPlan(self.plan.plan_path)
-        todo, committed = splits | "FindCommitted" >> find.with_outputs(COMMITTED, main="todo")
+        todo, committed = splits | "FindCommitted" >> find.with_outputs(_COMMITTED, main="todo")
         todo.element_type = Todo
         committed.element_type = Done if self.plan.config.output.shuffle is None else SplitRuns
         read = beam.ParDo(ReadPages(self.plan.config.output.path)).with_output_types(Page)
-        return {PAGES: todo | "ReadPages" >> read, COMMITTED: committed}
+        return PagesRead(todo | "ReadPages" >> read, committed)
 
 
 @dataclasses.dataclass(eq=False)
@@ -144,21 +158,18 @@ class FindCommitted(beam.DoFn):
         """Takes the plan of the whole job."""
         self._configs, self._n_splits = [each.config for each in plan.folders.values()], len(plan.splits)
         self._salts = [each.job.digest for each in plan.folders.values()]
-        self._n_shards = len(plan.shards())
         self._done = Metrics.counter("ReadSplits", "splits-done-before")
 
-    def process(self, split: Split, n_merged: int, *tokenizers: str) -> Iterator[Any]:
-        """Looks for a split in all folders; `n_merged` is how many shards are merged, of all folders together."""
+    def process(self, split: Split, are_merged: bool, *tokenizers: str) -> Iterator["Todo | TaggedOutput"]:
+        """Looks for a split in all folders; `are_merged`: whether all shards are merged, of all folders together."""
         works: list[Work] = []
         opened = compiled_tokenizers(tokenizers, len(self._configs))
-        are_merged = 0 < n_merged == self._n_shards
         for i, (config, tokenizer) in enumerate(zip(self._configs, opened, strict=True)):
-            renamed = split.renamed(self._salts[i]) if i else split
-            work = Work(renamed, config, tokenizer, self._n_splits, are_merged, folder=i)
+            work = Work(split.of_folder(i, self._salts[i]), config, tokenizer, self._n_splits, are_merged, folder=i)
             if (entry := load_committed(work)) is None:
                 works.append(work)
             else:
-                yield TaggedOutput(COMMITTED, _done(entry, i))
+                yield TaggedOutput(_COMMITTED, _done(entry, i))
         if works:
             yield Todo(split, tuple(works))
         else:
@@ -182,9 +193,9 @@ class ReadPages(beam.DoFn):
             if page.batch is not None and page.work is works[0]:
                 self._bytes.inc(page.batch.n_bytes)
                 self._records.inc(page.batch.n_records)
-                meter.add(page.batch.n_bytes, page.batch.n_records)
-            yield dataclasses.replace(page, report=meter.written)
-        watch.stop(meter.n_bytes, meter.n_tokens)
+                meter.add(Amount(page.batch.n_bytes, page.batch.n_records))
+            yield dataclasses.replace(page, report=meter.add)
+        watch.stop(meter.done.n_bytes, meter.done.n_tokens)
         meter.finish()
 
 
@@ -314,24 +325,27 @@ def _shards_of(plan: JobPlan) -> list[FolderShards]:
 
 @dataclasses.dataclass(eq=False)
 class FindMergedShards(beam.PTransform):
-    """Finds the shards that an earlier run has merged from the splits of this plan.
+    """Finds out whether an earlier run has merged all shards from the splits of this plan.
 
-    Input: a pipeline. Output: the number of the folder of each. Memory: small; reads the files.
+    Input: a pipeline. Output: True or False, or nothing if no shard is merged. Memory: small; reads the files.
     """
 
     plan: JobPlan
     tokenizer: TokenizerText
 
-    def expand(self, begin: PBegin) -> PCollection[int]:  # noqa: D102
+    def expand(self, begin: PBegin) -> PCollection[bool]:  # noqa: D102
         shards = _shards_of(self.plan)
+        n_shards = sum(each.n_shards for each in shards)
         find = beam.FlatMap(_find_merged, shards, self.tokenizer)
         numbers = [(i, each.n_shards) for i, each in enumerate(shards)]
         return (
             begin
-            | "CountShards" >> beam.Create(numbers)  # only their number, to keep the graph small
+            | "Folders" >> beam.Create(numbers)  # only the number of their shards, to keep the graph small
             | "NumberShards" >> beam.FlatMap(_numbered).with_output_types(tuple[int, int])
             | "SpreadShards" >> beam.Reshuffle()
             | "FindMerged" >> find.with_output_types(int)
+            | "NumberMerged" >> beam.CombineGlobally(CountCombineFn()).without_defaults()
+            | "AreAll" >> beam.Map(lambda n: n == n_shards).with_output_types(bool)
         )
 
 
@@ -356,15 +370,15 @@ class MergeShards(beam.PTransform):
     """
 
     plan: JobPlan
-    n_merged: AsSingleton
-    """How many shards are merged already."""
+    are_merged: AsSingleton
+    """Whether all shards are merged already."""
     tokenizer: TokenizerText
 
     def expand(self, runs: PCollection[SplitRuns]) -> PCollection[Done]:  # noqa: D102
         shards, splits, shuffle = _shards_of(self.plan), self.plan.splits, self.plan.config.output.shuffle
         assert shuffle is not None
         for i, into in enumerate(plan_passes(len(splits), splits.n_work, shuffle.run_bytes)):
-            merge = beam.Map(_merge_runs, shards, into, self.n_merged)
+            merge = beam.Map(_merge_runs, shards, into, self.are_merged)
             runs = _grouped(runs, into, f"{i}") | f"MergeRuns{i}" >> merge.with_output_types(SplitRuns)
         # All splits are one group; folders have different numbers of shards.
         dealt = runs | "Deal" >> beam.FlatMap(_deal_shards, shards).with_output_types(tuple[_Group, SplitRuns])
@@ -385,7 +399,7 @@ def _deal_shards(runs: SplitRuns, shards: Sequence[FolderShards]) -> Iterator[tu
 class _MergeShardFn(beam.DoFn):
     def __init__(self, shards: Sequence[FolderShards]) -> None:
         self._shards = shards
-        self._report = StageReport(MergeShards, SHUFFLING_STAGE)
+        self._report = StageReport(MergeShards, SHUFFLING_STAGE, "shards")
 
     def process(self, element: tuple[_Group, Iterable[SplitRuns]], tokenizer_json: str) -> Iterator[Done]:
         (folder, _, index), runs = element
@@ -397,15 +411,15 @@ class _MergeShardFn(beam.DoFn):
 
 
 def _merge_runs(
-    element: tuple[_Group, Iterable[SplitRuns]], shards: Sequence[FolderShards], into: Pass, n_merged: int
+    element: tuple[_Group, Iterable[SplitRuns]], shards: Sequence[FolderShards], into: Pass, are_merged: bool
 ) -> SplitRuns:
     enter_stage(SHUFFLING_STAGE)
     (folder, group, number), found = element
     runs: Sequence[SplitRuns] = [*found]
-    part = (number, into.n_ranges)
-    if n_merged == sum(each.n_shards for each in shards):  # the runs may have been removed, and nobody needs them
-        return SplitRuns("", group, "", (), runs[0].fields, part, folder)
+    key_range = (number, into.n_ranges)
+    if are_merged:  # the runs may have been removed, and nobody needs them
+        return SplitRuns("", group, "", (), runs[0].fields, key_range, folder)
     config = shards[folder].config
     assert config.output.shuffle is not None
     schema = schema_of_rows(config, runs[0].fields)
-    return merge_runs(runs, group, part, config.output.path, config.output.shuffle.run_bytes, schema)
+    return merge_runs(runs, group, key_range, config.output.path, config.output.shuffle.run_bytes, schema)

@@ -9,7 +9,7 @@ from tests.plain_job import PlainJob
 from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import Folder, add_up_part, finish_job
+from tokenmill.pipeline.jobs.finish import Folder, add_up_chunk, finish_job
 from tokenmill.pipeline.output import folders
 
 WORDS = ["the mill", "", "Привет, мир", "stone " * 40]
@@ -47,13 +47,13 @@ def test_many_parts_give_the_bytes_of_one(tmp_path, tiny_vocab_file, monkeypatch
         for kind, of in ids.items():
             for number, start in reversed([*enumerate(starts[kind])]):
                 arguments = job.config, job.plan.job, job.tokenizer, kind, number
-                add_up_part(*arguments, of[start : start + size])
+                add_up_chunk(*arguments, of[start : start + size])
         parts = {kind: len(of) for kind, of in starts.items()}
         folder = Folder(job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer, [], parts)
-        finish_job(job.config, job.plan.job, {"": folder}, None)
+        finish_job(job.config, job.plan.job, {"": folder}, folder.n_planned, None)
         shutil.rmtree(job.output / "_tmp")
         # A worker died behind the manifest, before the runner knew.
-        finish_job(job.config, job.plan.job, {"": folder}, None)
+        finish_job(job.config, job.plan.job, {"": folder}, folder.n_planned, None)
         assert files(job) == expected
 
 
@@ -63,13 +63,13 @@ def test_the_last_step_may_die_before_or_behind_the_manifest(tmp_path, tiny_voca
         job = PlainJob(tmp_path, WORDS, tiny_vocab_file, output={"shuffle": {"shards": 2}}).run()
     planning.prepare(job.plan, "resume")
     arguments = job.config, job.plan.job, job.tokenizer
-    add_up_part(*arguments, "splits", 0, [split.id for split in job.plan.splits])
-    add_up_part(*arguments, "shards", 0, [shard.id for shard in job.plan.shards()])
+    add_up_chunk(*arguments, "splits", 0, [split.id for split in job.plan.splits])
+    add_up_chunk(*arguments, "shards", 0, [shard.id for shard in job.plan.shards()])
     of = job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer
     folder = Folder(*of, n_added_up={"splits": 1, "shards": 1})
 
     def finish():
-        finish_job(job.config, job.plan.job, {"": folder}, None)
+        finish_job(job.config, job.plan.job, {"": folder}, folder.n_planned, None)
 
     def dies(*_):
         raise OSError("died")

@@ -15,7 +15,7 @@ from tokenmill.pipeline.running.display import (
     describe_end,
     show,
 )
-from tokenmill.pipeline.running.progress import Progress, Snapshot, Stage
+from tokenmill.pipeline.running.progress import Amount, Progress, Snapshot, Stage
 from tokenmill.tokenizer.compiling.waiting import waiting
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
@@ -66,13 +66,13 @@ def run_a_job(stream, monkeypatch, line_seconds=0.0):
     watched = Progress([COUNT, TOKENIZE])
     with show(watched, stream, line_seconds=line_seconds):
         time.sleep(0.05)
-        watched.advance("counting", "a", 100, 0, 0)
+        watched.advance("counting", "a", Amount(100))
         time.sleep(0.05)
         watched.finish("counting", "a")
         watched.finish("counting", "b")
         watched.enter("training")
         time.sleep(0.05)
-        watched.advance("tokenizing", "b", 300, 1, 9)
+        watched.advance("tokenizing", "b", Amount(300, n_rejected=1, n_tokens=9))
         watched.finish("tokenizing", "b")
     return stream.getvalue()
 

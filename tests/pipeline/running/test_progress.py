@@ -3,7 +3,7 @@
 
 import json
 
-from tokenmill.pipeline.running.progress import Progress, Snapshot, Stage
+from tokenmill.pipeline.running.progress import Amount, Progress, Snapshot, Stage
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
 TOKENIZE = Stage("tokenizing", "_ledger", {"a": 100, "b": 300})
@@ -12,25 +12,25 @@ TOKENIZE = Stage("tokenizing", "_ledger", {"a": 100, "b": 300})
 def test_batches_count_at_once_and_a_committed_split_counts_in_full():
     watched = Progress([COUNT, TOKENIZE])
     assert watched.snapshot() == Snapshot("counting", 0, 400)
-    watched.advance("counting", "a", 40, 1, 0)
-    watched.advance("counting", "a", 90, 1, 0)  # a record may reach past the end of the range
+    watched.advance("counting", "a", Amount(40, n_rejected=1))
+    watched.advance("counting", "a", Amount(90, n_rejected=1))  # a record may reach past the end of the range
     assert watched.snapshot() == Snapshot("counting", 100, 400, 130, 0, 2)
     watched.finish("counting", "a")
     assert watched.snapshot() == Snapshot("counting", 100, 400, 130, 0, 2)
-    watched.advance("tokenizing", "a", 10, 0, 7)
+    watched.advance("tokenizing", "a", Amount(10, n_tokens=7))
     assert watched.snapshot() == Snapshot("tokenizing", 10, 400, 10, 7, 0)
     assert watched.snapshot("counting") == Snapshot("counting", 100, 400, 130, 0, 2)
 
 
 def test_compressed_splits_are_estimated_from_those_that_are_done():
     watched = Progress([Stage("tokenizing", "_ledger", {"a": 100, "b": 300}, frozenset({"a", "b"}))])
-    watched.advance("tokenizing", "a", 100, 0, 0)
+    watched.advance("tokenizing", "a", Amount(100))
     assert watched.snapshot().n_done == 30
-    watched.advance("tokenizing", "a", 10_000, 0, 0)
+    watched.advance("tokenizing", "a", Amount(10_000))
     assert watched.snapshot().n_done == 95  # never all of it before it is committed
-    watched.advance("tokenizing", "a", 9_900, 0, 0)
+    watched.advance("tokenizing", "a", Amount(9_900))
     watched.finish("tokenizing", "a")
-    watched.advance("tokenizing", "b", 10_000, 0, 0)
+    watched.advance("tokenizing", "b", Amount(10_000))
     assert watched.snapshot().n_done == 100 + 50  # 200 times smaller, as the first was
 
 

@@ -8,11 +8,16 @@ import pytest
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import plan_job
-from tokenmill.pipeline.transforms import jobs
+from tokenmill.pipeline.transforms import outline
 
 RUN = ["CountCorpus -> str", "TrainVocabulary -> list[Vocabulary]", "Tokenizer -> str"]
 STEPS = ["ReadSplits -> Page, Done", "Normalize -> Page", "Encode -> Page", "Count -> Page", "WriteShards -> Done"]
-SHUFFLED = [*STEPS[:-1], "SortRuns -> SplitRuns", "AllSplits -> SplitRuns", "MergeShards -> Done"]
+SHUFFLED = [
+    *STEPS[:-1],
+    "SortRuns -> SplitRuns",
+    "AllSplits -> SplitRuns   from FindCommitted, SortRuns",
+    "MergeShards -> Done",
+]
 
 
 def made(tiny_corpus, **output):
@@ -21,15 +26,18 @@ def made(tiny_corpus, **output):
 
 
 def test_a_job_is_four_composites_and_its_steps_are_one_after_another(tiny_corpus):
-    lines = jobs.outline(plan_job("run", made(tiny_corpus)))
+    lines = outline.outline(plan_job("run", made(tiny_corpus)))
     assert [line for line in lines if line[0] != " "] == [*RUN, "TokenizeCorpus -> Done", "Publish -> str"]
     inside = lines[lines.index("TokenizeCorpus -> Done") : lines.index("Publish -> str")]
-    assert [line[2:] for line in inside if line[2] != " "][1:] == [*STEPS, "AllSplits -> Done"]
-    assert "    FindCommitted -> Done, Todo" in inside
+    assert [line[2:] for line in inside if line[2] != " "][1:] == [
+        *STEPS,
+        "AllSplits -> Done   from FindCommitted, WriteShards",
+    ]
+    assert "    FindCommitted -> Done, Todo   with Tokenizer" in inside
 
 
 def test_a_shuffle_is_seen(tiny_corpus):
-    lines = jobs.outline(plan_job("run", made(tiny_corpus, shuffle={})))
+    lines = outline.outline(plan_job("run", made(tiny_corpus, shuffle={})))
     steps = [line[2:] for line in lines if line[:2] == "  "]
     places = [steps.index(each.replace("Page, Done", "Page, SplitRuns")) for each in SHUFFLED]
     assert places == sorted(places)
@@ -38,7 +46,7 @@ def test_a_shuffle_is_seen(tiny_corpus):
 @pytest.mark.parametrize("output", [{}, {"shuffle": {}}], ids=["plain", "shuffled"])
 def test_parts_add_no_steps(tiny_corpus, output):
     in_parts = made(tiny_corpus, parts={"shares": {"train": 0.5, "dev": 0.25, "test": 0.25}}, **output)
-    assert jobs.outline(plan_job("run", in_parts)) == jobs.outline(plan_job("run", made(tiny_corpus, **output)))
+    assert outline.outline(plan_job("run", in_parts)) == outline.outline(plan_job("run", made(tiny_corpus, **output)))
 
 
 @pytest.mark.parametrize("job", ["count", "train", "run"])
@@ -48,4 +56,4 @@ def test_plan_prints_it_and_tries_nothing(job, tiny_corpus, tmp_path, capsys):
     assert cli.main(["plan", str(config), "--job", job, "--graph"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "CountCorpus -> str"
-    assert printed == jobs.outline(plan_job(job, made(tiny_corpus)))
+    assert printed == outline.outline(plan_job(job, made(tiny_corpus)))

@@ -28,7 +28,6 @@ from tokenmill.pipeline.transforms.counting import CountSplits
 from tokenmill.pipeline.transforms.elements import Done, LineCoder
 from tokenmill.pipeline.transforms.stages import with_memory
 from tokenmill.pipeline.transforms.tokenizing import (
-    PAGES,
     FindCommitted,
     ReadPages,
     ReadSplits,
@@ -80,7 +79,7 @@ def test_a_runner_that_cuts_the_steps_of_a_split_apart_is_told_so(corpus, tiny_v
     class Cutting(beam.PTransform):
         def expand(self, begin):
             outputs = ReadSplits.expand(self, begin)
-            return {**outputs, PAGES: outputs[PAGES] | beam.Reshuffle()}
+            return outputs._replace(pages=outputs.pages | beam.Reshuffle())
 
     plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
     cutting = type("Cutting", (ReadSplits,), {"expand": Cutting.expand})

@@ -11,7 +11,7 @@ import pytest
 from apache_beam import coders, typehints
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.transforms.elements import RecordBatchCoder, decode_batch, encode_batch, register_batches
+from tokenmill.pipeline.rows.arrow_coder import RecordBatchCoder, decode_batch, encode_batch, register_batches
 
 
 def documents(n: int, first: int = 0) -> pa.RecordBatch:
@@ -64,11 +64,11 @@ def test_importing_the_steps_registers_nothing(repository):
 import copyreg, pyarrow as pa, sys
 from apache_beam.coders import registry
 import tokenmill.pipeline.rows.yaml_transforms, tokenmill.pipeline.rows.ml_transform
-from tokenmill.pipeline.transforms import elements
+from tokenmill.pipeline.rows import arrow_coder
 assert pa.RecordBatch not in registry.custom_types and pa.RecordBatch not in copyreg.dispatch_table
-class Own(elements.Coder): pass
+class Own(arrow_coder.Coder): pass
 registry.register_coder(pa.RecordBatch, Own)
-elements.register_batches()
+arrow_coder.register_batches()
 assert isinstance(registry.get_coder(pa.RecordBatch), Own) and pa.RecordBatch in copyreg.dispatch_table
 """
     subprocess.run([sys.executable, "-c", program], cwd=repository, check=True, timeout=120)
