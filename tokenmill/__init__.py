@@ -83,8 +83,10 @@ def __getattr__(name: str) -> typing.Any:
         return importlib.import_module(_MODULES[name])
     if name in _PIPELINE:
         return getattr(importlib.import_module(_PIPELINE[name]), name)
-    if name in _names_of_tokenizer():
-        return getattr(importlib.import_module("tokenmill.tokenizer"), name)
+    # Not all names at once: trainers, and pyarrow.compute with them, would take a fifth of the time to the first id.
+    package = importlib.import_module("tokenmill.tokenizer")
+    if name in dir(package) and not isinstance(value := getattr(package, name), types.ModuleType):
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

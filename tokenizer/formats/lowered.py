@@ -29,6 +29,7 @@ import numpy as np
 from tokenmill.tokenizer.compiling import kernel_files
 from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
 
 LEAST = 1 << 17
 """Files of fewer bytes are read every time, in a few hundredths of a second."""
@@ -152,7 +153,7 @@ def _keep(path: Path, parts: Parts) -> None:
     """Writes parts, whole or not at all: the number of blocks, where each begins and ends, the pickle, the arrays."""
     blocks: list[pickle.PickleBuffer] = []
     try:
-        _ = parts.model.tables
+        _ = parts.model.tables, parts.pre_tokenizer and scanner_of(parts.pre_tokenizer)
         data = pickle.dumps(parts, protocol=5, buffer_callback=blocks.append)
     except ValueError:  # a vocabulary that is refused when the tables are made, which the first encoding says
         return

@@ -83,6 +83,8 @@ def check(first: Parts, second: Parts) -> None:
     for name in first.model.__dataclass_fields__:
         assert_same(getattr(first.model, name), getattr(second.model, name), name)
     assert_same(first.model.tables, second.model.tables, "tables")
+    ours, mapped = (vars(each.pre_tokenizer)["_scanner"] if each.pre_tokenizer else None for each in (first, second))
+    assert_same(ours and (ours.automata, ours.rules), mapped and (mapped.automata, mapped.rules), "scanner")
     ours, mapped = Tokenizer.from_parts(first), Tokenizer.from_parts(second)
     assert mapped.to_str() == ours.to_str()
     assert mapped.encode_arrow(TEXTS).to_pylist() == ours.encode_arrow(TEXTS).to_pylist()
