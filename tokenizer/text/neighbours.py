@@ -16,10 +16,10 @@ from tokenmill.tokenizer.normalizers.kernels import matches
 from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION, Runs, decompositions
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Look, Node
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Sequence as InOrder
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.ragged import Ragged, distinct, read_only
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.base import CharacterSet
-from tokenmill.tokenizer.text.patterns import PatternStep, find_pattern, one_of, spaces_at, times
+from tokenmill.tokenizer.text.patterns import PatternStep, cut_by, find_pattern, one_of, spaces_at, times
 from tokenmill.tokenizer.unicode import data
 
 Newlines = Literal["space", "keep", "paragraphs"]
@@ -164,7 +164,7 @@ class IsolateDigits(EditingStep):
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         behind, in_front = (find_pattern(rows, node) for node in _beside_others(self.runs))
-        return spaces_at(np.union1d(behind[:, 0], in_front[:, 1]))
+        return spaces_at(distinct(np.concatenate((behind[:, 0], in_front[:, 1]))))
 
 
 OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
@@ -228,6 +228,10 @@ class Segment(EditingStep):
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         if not _units(self.mode)[1].rows_with(rows).any():
             return spaces_at(rows.offsets[:0])
-        units = find_pattern(rows, _units(self.mode)[0])
-        places = units[1:, 0][units[1:, 0] == units[:-1, 1]]
-        return spaces_at(places[rows.offsets[np.searchsorted(rows.offsets, places)] != places])
+        units = cut_by(rows, _units(self.mode)[0])
+        n = units.counts[-1]
+        # Between two units of a row: Chinese has one for every three bytes, so none of them is searched for.
+        is_between = np.zeros(n + 1, np.bool_)
+        is_between[1:n] = units.is_match[1:n] & units.is_match[: n - 1]
+        is_between[units.counts] = False
+        return spaces_at(units.starts[:n][is_between[:n]])

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edits import EditingStep
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, segments_of
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import Segments, build, segments_of
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenmill.tokenizer.pre_tokenizers.tables import CodePoints
-from tokenmill.tokenizer.ragged import Ragged, gathered, string_array
+from tokenmill.tokenizer.ragged import Ragged, distinct, gathered, string_array
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.words import whole_rows
 
@@ -35,9 +35,14 @@ def times(node: Node, least: int, most: int | None = None) -> Repetition:
 _automaton = functools.lru_cache(maxsize=16)(lambda node: build((node,), 1))
 
 
+def cut_by(rows: Ragged, node: Node) -> Segments:
+    """Returns the matches of a pattern in rows of valid UTF-8, and what is between them."""
+    return segments_of(whole_rows(rows), _automaton(node), "the pattern of a text step")
+
+
 def find_pattern(rows: Ragged, node: Node) -> npt.NDArray[np.int64]:
     """Returns the matches of a pattern in rows of valid UTF-8, int64[n, 3]: where each starts and stops, and 0."""
-    segments = segments_of(whole_rows(rows), _automaton(node), "the pattern of a text step")
+    segments = cut_by(rows, node)
     found = np.flatnonzero(segments.is_match[: segments.counts[-1]])
     return np.column_stack((segments.starts[found], segments.stops[found], np.zeros_like(found)))
 
@@ -73,7 +78,7 @@ def spaces_at(places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seq
 
 def isolate(rows: Ragged, node: Node) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
     """Returns the edits that put spaces around the matches of a pattern, except at ends of rows and next to a space."""
-    places = np.unique(find_pattern(rows, node)[:, :2])
+    places = distinct(find_pattern(rows, node)[:, :2].ravel())
     places = places[~np.isin(places, rows.offsets)]
     touches = np.zeros(places.size, np.bool_)
     for space in tables.SPACES:
