@@ -82,17 +82,6 @@ def test_added_tokens_on_hostile_text(
         assert ours.decode(got.ids, False) == theirs.decode(encoding.ids, False)
 
 
-@pytest.mark.parametrize("name", ["t5", "clip", "wordpiece", "gpt2", "nllb"])
-def test_white_space_around_a_token_that_the_normalizer_changes_is_in_its_offsets(name: str) -> None:
-    theirs = hf.Tokenizer.from_str(family(name))
-    theirs.add_tokens([hf.AddedToken("<a>", lstrip=True, rstrip=True, normalized=False)])
-    theirs.add_tokens([hf.AddedToken("<b>", normalized=True)])
-    batch = ["a  <a>  b", "<a> 1<b>", "a \u3000<a>", "b", "a   <a>"]  # NLLB makes "▁", of three bytes, of three spaces
-    got = Tokenizer.from_str(theirs.to_str()).encode_batch(batch, add_special_tokens=False)
-    for ours, expected in zip(got, theirs.encode_batch(batch, add_special_tokens=False), strict=True):
-        assert (ours.ids, ours.offsets, ours.word_ids) == (expected.ids, expected.offsets, expected.word_ids)
-
-
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("name", ["gemma 3", "gpt2", "bert and digits", "t5", "added tokens", "clip"])
 def test_white_space_that_two_tokens_take_is_cut_as_there(name: str, normalized: bool) -> None:

@@ -285,19 +285,6 @@ def test_adding_tokens(calls: list[list[str]], data: st.DataObject) -> None:
         assert ours.decode(ours.encode(sample).ids, False) == theirs.decode(theirs.encode(sample).ids, False)
 
 
-def test_an_added_token_of_ours_has_its_id() -> None:
-    ours, _ = both("roberta")
-    n = ours.n_ids
-    assert ours.add_tokens([AddedToken(n + 3, "<x>", lstrip=True, special=False), "<y>"]) == 2
-    assert (ours.token_to_id("<x>"), ours.token_to_id("<y>")) == (n + 3, n + 4)
-    assert ours.add_tokens([AddedToken(n + 3, "<x>", lstrip=True, special=False)]) == 0
-    assert ours.encode("a  <x>", add_special_tokens=False).ids[-1] == n + 3
-    with pytest.raises(ValueError, match=f"id {n + 4} belongs to"):
-        ours.add_tokens([AddedToken(n + 4, "<z>")])
-    assert ours.token_to_id("<z>") is None
-    assert ours.encode("a  <x>", add_special_tokens=False).ids[-1] == n + 3
-
-
 def test_parts_may_be_replaced_at_any_time() -> None:
     ours = Tokenizer(model=WordLevel({"a": 0, "b": 1, "ab": 2, "?": 3}, unk_token="?"))
     assert ours.encode("a b").ids == [3]
@@ -310,21 +297,6 @@ def test_parts_may_be_replaced_at_any_time() -> None:
     with pytest.raises(ValueError, match="special must be"):
         ours.special = "no"
     assert ours.special == "plain"
-
-
-def test_properties_are_those_that_were_set() -> None:
-    ours, theirs = both("t5")
-    assert ours.truncation is theirs.truncation is None
-    assert ours.padding is theirs.padding is None
-    for tokenizer in (ours, theirs):
-        tokenizer.enable_truncation(20, stride=2, strategy="only_first", direction="left")
-        tokenizer.enable_padding(direction="left", pad_id=3, pad_type_id=1, pad_token="!", length=9)
-    assert vars(ours.truncation) == theirs.truncation
-    assert vars(ours.padding) == theirs.padding
-    for pair in (False, True):
-        assert ours.num_special_tokens_to_add(pair) == theirs.num_special_tokens_to_add(is_pair=pair)
-    assert ours.get_vocab_size() == theirs.get_vocab_size()
-    assert ours.get_vocab(with_added_tokens=False) == theirs.get_vocab(with_added_tokens=False)
 
 
 def test_the_public_surface() -> None:

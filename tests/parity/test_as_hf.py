@@ -40,7 +40,7 @@ DIFFERENCES = {
 }
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 
-N_CALLS = 130
+N_CALLS = 60
 """For each of the families."""
 WORDS = [
     "the", "mill", "Grinds", "it's", "don't", "1234", "5,678.", "玫瑰", "😀", "naïve", "É", "  ", "\n", "x" * 30,
@@ -202,18 +202,6 @@ def test_a_tokenizer_is_like_another() -> None:
         Tokenizer.from_str(bert()).as_hf(3)
 
 
-def test_collators_pad_and_mask_the_same() -> None:
-    found = []
-    for tokenizer in map(copy.deepcopy, both("bert")):
-        tokenizer.mask_token = "[MASK]"
-        rows = [tokenizer(text) for text in ("the mill grinds", "naïve", "")]
-        padded = transformers.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8, return_tensors="np")(rows)
-        masked = transformers.DataCollatorForLanguageModeling(tokenizer, return_tensors="np", seed=3)(rows)
-        left = tokenizer.pad(rows, padding_side="left", return_tensors="np")
-        found.append([{k: v.tolist() for k, v in each.items()} for each in (padded, masked, left)])
-    assert found[0] == found[1]
-
-
 def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match=r"as_hf needs transformers: .*; pip install"):
@@ -271,14 +259,3 @@ def test_a_class_that_gives_the_same_ids_is_not(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         Tokenizer.from_pretrained(folder).as_hf(folder)
-
-
-def test_a_vocab_txt_has_berts_special_tokens(tmp_path: Path) -> None:
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "mill", "the"]
-    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
-    theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
-    ours = Tokenizer.from_file(tmp_path / "vocab.txt").as_hf()
-    assert ours.special_tokens_map == theirs.special_tokens_map
-    texts = ["the mill", "the [MASK]", "mill"]
-    assert ours(texts, padding=True)["input_ids"] == theirs(texts, padding=True)["input_ids"]
-    assert Tokenizer.from_file(tmp_path / "vocab.txt").as_hf(pad_token="[SEP]").pad_token == "[SEP]"

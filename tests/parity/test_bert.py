@@ -39,13 +39,6 @@ SMALL_VOCAB = [
 ]  # fmt: skip
 
 
-def as_hf(tokenizer: Tokenizer) -> "hf.Tokenizer":
-    """The same tokenizer in HF's library, by way of the file; text stays text there too."""
-    theirs = hf.Tokenizer.from_str(tokenizer.to_str())
-    theirs.encode_special_tokens = True
-    return theirs
-
-
 @pytest.fixture(scope="session", params=MODELS)
 def pair(request: pytest.FixtureRequest, shared_data: Path) -> tuple[Tokenizer, "hf.Tokenizer"]:
     """A real vocabulary in both libraries, HF's made from the file without our help."""
@@ -78,66 +71,6 @@ def test_ids_on_hostile_text(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
         assert_same_ids(*pair, texts)
 
     check()
-
-
-@given(
-    strategies.small_words(),
-    st.one_of(st.none(), strategies.small_words()),
-    st.integers(0, 12),
-    st.sampled_from(["longest_first", "only_first", "only_second"]),
-    st.sampled_from(["right", "left"]),
-    st.sampled_from([None, 0, 5, 16]),
-    st.sampled_from(["right", "left"]),
-    st.sampled_from([None, 1, 8]),
-    st.booleans(),
-)
-def test_truncation_and_padding(
-    text: str, pair: str | None, max_length: int, strategy: str, cut: str, length: int | None, pad: str,
-    multiple: int | None, special: bool,
-) -> None:  # fmt: skip
-    ours = Tokenizer.for_bert(SMALL_VOCAB, lowercase=False)
-    theirs = as_hf(ours)
-    ours.enable_truncation(max_length, strategy=strategy, direction=cut)
-    ours.enable_padding(direction=pad, length=length, pad_to_multiple_of=multiple)
-    if special and max_length < ours.num_special_tokens_to_add(pair is not None):
-        with pytest.raises(ValueError, match="leaves no room for the"):
-            ours.encode(text, pair)
-        return
-    try:
-        theirs.enable_truncation(max_length, strategy=strategy, direction=cut)
-        theirs.enable_padding(direction=pad, length=length, pad_to_multiple_of=multiple, pad_id=0)
-        expected = theirs.encode(text, pair, add_special_tokens=special)
-    except BaseException:  # HF panics, or raises a bare Exception
-        with pytest.raises(ValueError, match=r"max_length|truncation"):
-            ours.encode(text, pair, add_special_tokens=special)
-        return
-    got = ours.encode(text, pair, add_special_tokens=special)
-    for name in ATTRIBUTES:
-        assert getattr(got, name) == getattr(expected, name), name
-    if pair is None:
-        column = ours.encode_arrow(pa.array([text]), add_special_tokens=special)
-        assert column.to_pylist() == [expected.ids]
-
-
-@pytest.mark.parametrize("oov", ["contain", "char"])
-def test_a_policy_of_ours_survives_and_hf_ignores_it(oov: str) -> None:
-    ours = Tokenizer.for_bert(SMALL_VOCAB, oov=oov)
-    assert Tokenizer.from_str(ours.to_str()).model.oov_policy == oov
-    assert as_hf(ours).encode("aⰋb", add_special_tokens=False).tokens == ["[UNK]"]
-
-
-def test_the_mixed_sentence(shared_data: Path) -> None:
-    ours = Tokenizer.from_file(shared_data / "vocab" / "bert-base-chinese.txt", lowercase=True)
-    text = (
-        "BERT stands for Bidirectional Encoder Representations from Transformers. "
-        "Let's play bert with bert-base-chinese. 为避免雾里看花，我们将深入源码。āóǔèç"
-    )
-    expected = (
-        "be ##rt st ##and ##s for bi ##di ##rect ##ion ##al en ##code ##r re ##pr ##ese ##nt ##ations from t ##ran ##s "
-        "##form ##ers . let ' s play be ##rt with be ##rt - base - chinese . "
-        "为 避 免 雾 里 看 花 ， 我 们 将 深 入 源 码 。 a ##ou ##ec"
-    )
-    assert ours.encode(text, add_special_tokens=False).tokens == expected.split()
 
 
 def test_the_differences_are_these(tmp_path: Path) -> None:

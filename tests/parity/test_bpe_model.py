@@ -4,7 +4,6 @@
 `DIFFERENCES` is the whole list of what is meant to differ.
 """
 
-import gzip
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
 
-import regex  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
@@ -36,7 +34,6 @@ DIFFERENCES = {
     "merge shorter than the prefix": "refused; HF panics",
 }
 LETTERS = "abcdé玫𝖟"
-GPT2_SPLIT = regex.compile(r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
 def tokenize(model: BPE, words: list[bytes]) -> list[list[int]]:
@@ -172,19 +169,6 @@ def openai(gpt2_ranks: dict[bytes, int]) -> Callable[[bytes], list[int]]:
     return encoding._core_bpe.encode_single_piece
 
 
-def corpus_words(shared_data: Path, corpus: str, n_bytes: int) -> list[bytes]:
-    """Distinct words of the beginning of a corpus, in order."""
-    found: dict[str, None] = {}
-    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            text = json.loads(line)["text"]
-            found.update(dict.fromkeys(GPT2_SPLIT.findall(text)))
-            n_bytes -= len(text.encode())
-            if n_bytes < 0:
-                break
-    return [word.encode() for word in found]
-
-
 def hostile_words() -> Iterator[bytes]:
     chooser = random.Random(0)
     for unit in (b"a", b" ", b"^", b"ab", b"\n", b"\xff", "é".encode(), "中文".encode(), b"0", b"=-"):
@@ -207,26 +191,6 @@ def test_gpt2_on_hostile_words(
     theirs = in_hf(gpt2)
     for word, ids in zip(column, tokenize(ours, column), strict=True):
         assert ids == theirs.encode(alphabetic(word)).ids, word
-
-
-@pytest.mark.parametrize("fallback", [True, False])
-def test_sentencepiece_like(shared_data: Path, fallback: bool) -> None:
-    """Llama 2's kind: characters, all merges that make a token, whole documents as one word."""
-    trained = hf.Tokenizer(hf.models.BPE(unk_token="<unk>"))
-    documents = [b"".join(corpus_words(shared_data, c, 100_000)).decode().replace(" ", "▁") for c in ("en", "multi")]
-    documents = [d[i : i + 5000] for d in documents for i in range(0, len(d), 5000)]
-    special = ["<unk>", *(f"<0x{b:02X}>" for b in range(256))]
-    trained.pre_tokenizer = hf.pre_tokenizers.Metaspace()
-    trainer = hf.trainers.BpeTrainer(vocab_size=1500, special_tokens=special, limit_alphabet=200, show_progress=False)
-    trained.train_from_iterator(documents, trainer)
-    vocab = trained.get_vocab(with_added_tokens=True)
-    by_id = sorted(vocab, key=lambda t: vocab[t])
-    pairs = ((t[:i], t[i:]) for t in by_id for i in range(1, len(t)))
-    merges = [pair for pair in pairs if pair[0] in vocab and pair[1] in vocab and not pair[0].startswith("<0x")]
-    arguments = {"vocab": vocab, "merges": merges, "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": fallback}
-    ours, theirs = BPE(**arguments), in_hf(arguments)
-    for document, ids in zip(documents, tokenize(ours, [d.encode() for d in documents]), strict=True):
-        assert ids == theirs.encode(document).ids
 
 
 def test_the_differences_are_these() -> None:

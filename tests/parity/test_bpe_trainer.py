@@ -38,9 +38,6 @@ N_TOKENS = 32_000 if EXHAUSTIVE else 12_000
 SEPARATOR = "\ufdd0"
 """A noncharacter."""
 
-SORTED_BYTES = [BYTE_ALPHABET.index(character) for character in sorted(BYTE_ALPHABET)]
-"""The bytes in the order of GPT-2's vocabulary."""
-
 
 def words_of(texts: Iterable[str]) -> collections.Counter[str]:
     pattern = regex.compile(GPT2)
@@ -113,17 +110,6 @@ def test_random_words(seed: int) -> None:
     assert ours(counts, **byte_fields) == hf_bpe(counts, **byte_fields)
 
 
-def test_alphabet_options() -> None:
-    counts = {"abcab": 9, "cabd": 4, "dea": 2, "fab": 1}  # a 29, b 23, c 22, d 6, e 2, f 1: no ties
-    fields = {"vocab_size": 60, "special_tokens": ["[UNK]", "f", "ab"]}
-    for limit in (3, 4, 5, None):
-        for initial in ([], ["f", "z"]):
-            options = fields | {"limit_alphabet": limit, "initial_alphabet": initial}
-            assert ours(counts, **options) == hf_bpe(counts, **options)
-    lengths = [len(ours(counts, **fields, limit_alphabet=limit)[0]) for limit in (3, 4, 5)]
-    assert lengths == sorted(set(lengths))
-
-
 @pytest.mark.parametrize("name", ["en", "zh", "code", "multi"])
 def test_corpora(shared_data: Path, name: str) -> None:
     counts = words_of(corpora.documents(shared_data, name))
@@ -170,30 +156,7 @@ def test_trained_models_are_read_by_hf(trainer: Trainer[Any]) -> None:
 # Byte-level peers
 
 
-@pytest.fixture(scope="module")
-def english(shared_data: Path) -> list[str]:
-    return corpora.documents(shared_data, "en")
-
-
 def tokens(counts: Mapping[bytes, int]) -> list[bytes]:
     """Returns what the ids of a trained vocabulary of 32,000 stand for."""
     model = BPETrainer(vocab_size=N_TOKENS, byte_level=True).train(table(counts))
     return [bytes(map(BYTE_ALPHABET.index, token)) for token in model.vocab]
-
-
-def tokens_in_order_of_values(counts: Mapping[str, int]) -> list[bytes]:
-    """Returns what the ids stand for when bytes are numbered by value."""
-    to_place = bytes(SORTED_BYTES)  # a byte becomes the one whose place in the alphabet is its value
-    from_place = bytes(SORTED_BYTES.index(byte) for byte in range(256))
-    swapped = {word.translate(to_place): count for word, count in encoded(counts).items()}
-    return [token.translate(from_place) for token in tokens(swapped)]
-
-
-def test_gigatoken_learns_the_same_in_either_order(english: list[str]) -> None:
-    gigatoken = pytest.importorskip("gigatoken")
-    data = SEPARATOR.join(english).encode()  # it cuts words by GPT-2's pattern
-    counts = words_of(english)
-    orders = {"huggingface": tokens(encoded(counts)), "raw_token_ids": tokens_in_order_of_values(counts)}
-    for order, expected in orders.items():
-        theirs, _ = gigatoken.train_bpe(data, N_TOKENS, [], tie_breaking=order, separator=SEPARATOR.encode())
-        assert [theirs[i] for i in range(256, N_TOKENS)] == expected[256:]  # its first ids are the bytes by value

@@ -72,15 +72,6 @@ ONE = {
     "ctc plain": (ours.CTC("a", "|", False), theirs.CTC("a", "|", False)),
     "ctc no tokens": (ours.CTC("", "", True), theirs.CTC("", "", True)),
 }  # fmt: skip
-CHAINS = {
-    "llama": ["replace", "byte fallback", "fuse", "strip"],
-    "gemma": ["replace", "byte fallback", "fuse"],
-    "late replace": ["byte fallback", "fuse", "replace"],
-    "strip before": ["strip", "byte fallback", "fuse", "strip"],
-    "byte level, strip": ["replace", "byte level", "strip"],
-    "metaspace, strip": ["metaspace always", "fuse", "strip"],
-    "none": [],
-}
 
 
 def chain(names: list[str]) -> tuple[ours.Sequence, theirs.Sequence]:
@@ -116,17 +107,6 @@ def test_one_decoder(name: str) -> None:
         for row in ([token], ["x", token], [token, token, "x"]):
             assert_same(*ONE[name], row)
     assert_same(*ONE[name], [])
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_chains_that_models_have(name: str) -> None:
-    mine, other = chain(CHAINS[name])
-
-    @given(rows())
-    def check(row: list[str]) -> None:
-        assert_same(mine, other, row)
-
-    check()
 
 
 @given(st.lists(st.sampled_from(sorted(ONE)), max_size=4), rows())

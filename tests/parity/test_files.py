@@ -11,11 +11,8 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 
 import pyarrow as pa  # noqa: E402
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 from tokenizers import models, pre_tokenizers  # noqa: E402
 
-from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
@@ -56,60 +53,6 @@ def test_gpt2_on_documents_against_tiktoken(gpt2_folder: Path, shared_data: Path
     rows = Tokenizer.from_file(gpt2_folder).encode_arrow(pa.array(texts, pa.large_string()))
     for row, text in zip(rows, texts, strict=True):
         assert row.as_py() == theirs.encode_ordinary(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [("r50k_base", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("kimi_k2", "kimi")],
-)
-def test_tiktoken_ranks(tmp_path: Path, name: str, family: str) -> None:
-    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
-    ranks = ranks_of(family)
-    path = write_ranks(tmp_path / "ranks.tiktoken", ranks)
-    theirs = tiktoken.Encoding(name, pat_str=TIKTOKEN[name], mergeable_ranks=ranks, special_tokens={})
-    ours = Tokenizer.from_file(path, pattern=name)
-
-    @given(st.lists(strategies.texts(), max_size=8))
-    def check(texts: list[str]) -> None:
-        assert ours.encode_arrow(pa.array(texts, pa.string())).to_pylist() == [theirs.encode_ordinary(t) for t in texts]
-
-    check()
-    assert ours.decode(theirs.encode_ordinary("Hello 世界")) == "Hello 世界"
-    again = hf.Tokenizer.from_str(ours.to_str())
-    for text in families.sample():
-        assert again.encode(text).ids == theirs.encode_ordinary(text)
-    with pytest.raises(TokenizerFileError, match="pass pattern="):
-        Tokenizer.from_file(path)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"\w+|[^\w\s]+|\s+", r"\p{Lu}?\p{Ll}+|\p{N}{1,2}+|.|\n", r"^\S+|\s++$|\S+|\s", r"(?i:the)|\p{L}+|\P{L}",
-        r"[\p{Lu}&&[^A-F]]|[$^}+]|\P{Lu}|[A-F]", r"(?>\p{L}{1,3})\d|(?s-i:a)?\$|[\s\S]",
-    ],
-)  # fmt: skip
-def test_any_pattern_of_ranks(tmp_path: Path, pattern: str) -> None:
-    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
-    ranks = ranks_of("cl100k")
-    path = write_ranks(tmp_path / "own.tiktoken", ranks)
-    theirs = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    if "(?s" in pattern:
-        with pytest.raises(TokenizerFileError, match=r"of the flags in '\(\?s' only i means the same to HF"):
-            Tokenizer.from_file(path, pattern=pattern)
-        pattern = pattern.replace("(?s-i:a)", "a")
-        theirs = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    ours = Tokenizer.from_file(path, pattern=pattern)
-
-    @strategies.FEWER
-    @given(st.lists(strategies.texts(), max_size=8))
-    def check(texts: list[str]) -> None:
-        assert ours.encode_arrow(pa.array(texts, pa.string())).to_pylist() == [theirs.encode_ordinary(t) for t in texts]
-
-    check()
-    again = hf.Tokenizer.from_str(ours.to_str())
-    for text in families.sample():
-        assert ours.encode(text).ids == again.encode(text).ids == theirs.encode_ordinary(text)
 
 
 def test_patterns_that_mean_something_else(tmp_path: Path) -> None:

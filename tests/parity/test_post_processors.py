@@ -203,52 +203,6 @@ def test_everything(name: str) -> None:
     check()
 
 
-@given(st.lists(st.text("Ġ a\u3000\x85\u200b\x1cb", min_size=1, max_size=6), max_size=6), st.booleans())
-def test_trimming_of_any_tokens(tokens: list[str], prefix: bool) -> None:
-    vocab = {token: i for i, token in enumerate(dict.fromkeys(["?", *tokens]))}
-    tokenizer = hf.Tokenizer(models.WordLevel(vocab, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("|", "removed")
-    text = "|".join(tokens)
-    raw = tokenizer.encode(text)
-    assert raw.tokens == tokens
-    tokenizer.post_processor = theirs.ByteLevel(add_prefix_space=prefix)
-    assert ours.trim_offsets(raw.tokens, raw.offsets, prefix) == tokenizer.encode(text).offsets
-
-
-def bert_texts() -> st.SearchStrategy[str]:
-    pieces = st.sampled_from(["the ", "unaffable ", "token", "xyxy", " ", "!", "玫", "x" * 101])
-    return st.lists(st.one_of(pieces, strategies.characters()), max_size=8).map("".join)
-
-
-@given(bert_texts(), st.none() | bert_texts(), st.booleans(), truncations())
-def test_bert(text: str, pair: str | None, special: bool, cut: Truncation | None) -> None:
-    words = [
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "to", "##ken", "un", "##aff", "##able", *"axe3", "##x", "##y", "é",
-        "玫",
-    ]  # fmt: skip
-    mine = Tokenizer.for_bert(words)
-    tokenizer = hf.Tokenizer.from_str(mine.to_str())
-    tokenizer.encode_special_tokens = True
-    assert mine.post_processor
-    layout = mine.post_processor.template(special)
-    if cut and cut.max_length < (ours.n_added(layout.single if pair is None else layout.pair, layout.special_tokens)):
-        return  # refused, see test_bert.py
-    inputs = [text] if pair is None else [text, pair]
-    tokens = []
-    for part in inputs:
-        e = mine.encode(part, add_special_tokens=False)
-        tokens.append([EncodedToken(*t) for t in zip(e.ids, e.tokens, e.offsets, e.word_ids, strict=True)])
-    try:
-        enable(tokenizer, cut)
-        expected = tokenizer.encode(*inputs, add_special_tokens=special)
-    except BaseException:  # HF panics, or raises a bare Exception
-        if cut and cut.stride <= cut.max_length - 2:
-            with pytest.raises(ValueError, match=r"stride|truncation"):
-                assemble(layout, tokens, cut)
-        return
-    assert_same(assemble(layout, tokens, cut), expected, set(), set())
-
-
 def test_the_differences_are_these() -> None:
     seen = set()
     cut = Truncation(4)

@@ -15,7 +15,6 @@ from tests.reference.spellings import PATTERNS
 from tests.reference.tracing import traced_words
 from tests.strategies import texts
 from tokenmill.tokenizer import pre_tokenizers as ours
-from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import patterns, tables
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS as NAMED
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
@@ -154,13 +153,6 @@ def test_categories_and_scripts_are_what_hf_says() -> None:
 
 
 # --- scanners
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
-    expected = hf_matches(pattern)
-    for text in in_contexts(SOME_CHARACTERS):
-        assert scan(pattern, text) == expected(text)
 
 
 @pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
@@ -310,17 +302,6 @@ def test_components_equal_hf(kind: str, text: str) -> None:
     for name in PAIRS | BYTE_LEVEL:
         if name.split()[0] == kind:
             check(name, text)
-
-
-@given(text=texts(30))
-@example(text="a!! b123456 1234.5 don't ò½ ²³ ٣٤٥٦ １２３")
-def test_steps_after_byte_level_see_bytes_spelled(text: str) -> None:
-    falcon, hf_falcon = BYTE_LEVEL["Falcon"]
-    found = spans(falcon, text)
-    assert found == hf_falcon.pre_tokenize_str(text)
-    words = falcon.split_rows(text_rows([text]), np.array([True]))
-    spelled = [words.word(i) for i in range(words.n_words)]
-    assert spelled == [bytes(map(BYTE_ALPHABET.index, piece)) for piece, _ in found]
 
 
 @pytest.mark.parametrize(

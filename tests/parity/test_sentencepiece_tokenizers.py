@@ -11,10 +11,7 @@ import pytest
 spm = pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
 
 import pyarrow as pa  # noqa: E402
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 
-from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenmill.tokenizer.formats import sentencepiece  # noqa: E402
@@ -79,20 +76,6 @@ def assert_same(ours: Tokenizer, theirs: Any, texts: list[str]) -> None:
     rows = ours.encode_arrow(pa.array(texts, pa.large_string())).to_pylist()
     for text, row, expected in zip(texts, rows, theirs.encode(texts), strict=True):
         assert row == expected, text[:300]
-
-
-def test_ids(pair: tuple[Tokenizer, Any]) -> None:
-    ours, theirs = pair
-    assert_same(ours, theirs, families.sample())
-    assert ours.get_vocab_size() == len(theirs)
-    texts = st.one_of(strategies.texts(30), st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-
-    @strategies.FEWER
-    @given(st.lists(texts, max_size=9))
-    def check(texts: list[str]) -> None:
-        assert_same(ours, theirs, texts)
-
-    check()
 
 
 def test_hf_loads_what_was_written(pair: tuple[Tokenizer, Any]) -> None:

@@ -71,15 +71,3 @@ def test_ids_and_offsets_on_random_vocabularies(vocabulary: tuple, words: list[s
         # HF's offsets are bytes here.
         ends = [(token.id, len(word.encode()[: token.offsets[1]].decode())) for token in expected]
         assert ours.tokenize(word) == ends
-
-
-def test_without_an_unknown_token_hf_fails_where_we_say_minus_one() -> None:
-    vocab = [("a", -1.0), ("bc", -1.0)]
-    ours, theirs = Unigram(vocab), hf.models.Unigram(vocab)
-    for word in ("aa", "ab", "bc", "abca"):
-        (ids,) = encode(ours, [word])
-        if ids == [-1]:
-            with pytest.raises(Exception, match="unk_id"):
-                theirs.tokenize(word)
-        else:
-            assert ids == [token.id for token in theirs.tokenize(word)]

@@ -118,16 +118,6 @@ def test_special_pieces_and_characters_are_theirs(topics: list[str], fields: dic
     )
 
 
-def test_a_file_of_ours_is_read_alike(topics: list[str]) -> None:
-    train, held_out = hold_out(topics)
-    ours = train_ours(train, vocab_size=2000)
-    file = as_file(ours, train_theirs(train, vocab_size=300))
-    processor = sentencepiece.SentencePieceProcessor(model_proto=file)
-    for line in held_out[:300]:
-        text = "▁" + "▁".join(word for word in line.split(" ") if word)
-        assert processor.encode(line) == [i for i, _ in ours.tokenize(text)]
-
-
 @pytest.mark.parametrize(
     ("corpus", "vocab_size"),
     # The Chinese alphabet alone has more than 8,000 characters.

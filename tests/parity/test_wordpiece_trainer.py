@@ -80,17 +80,6 @@ def test_random_words(seed: int) -> None:
     check(counts, vocab_size=n_first + rng.randint(0, 80), min_frequency=rng.randint(0, 4), special_tokens=["[UNK]"])
 
 
-def test_alphabet_options() -> None:
-    counts = {"abcab": 9, "cabd": 4, "dea": 2, "fab": 1}  # a 29, b 23, c 22, d 6, e 2, f 1: no ties
-    fields = {"vocab_size": 60, "special_tokens": ["[UNK]", "f", "ab"]}
-    lengths = [len(our_train(counts, **fields, limit_alphabet=limit)) for limit in (3, 4, 5)]
-    assert lengths == sorted(set(lengths))
-    for limit in (3, 4, 5):
-        check(counts, **fields, limit_alphabet=limit)
-        check(counts, **fields, limit_alphabet=limit, initial_alphabet=["f", "z"])
-    check(counts, **fields, initial_alphabet=["f", "z"])
-
-
 @pytest.mark.parametrize("vocab_size", [8_000, 32_000] if EXHAUSTIVE else [8_000])
 def test_english_corpus(shared_data: Path, vocab_size: int) -> None:
     counts = words_of(documents(shared_data, "en"))

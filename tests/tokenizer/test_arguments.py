@@ -4,8 +4,6 @@
 import pytest
 
 from tokenmill.tokenizer import BPETrainer, Tokenizer, WordPieceTrainer
-from tokenmill.tokenizer.languages import LanguageTextTokenizer
-from tokenmill.tokenizer.text import TextChain, TextTokenizer, parse_steps
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c", "abc"]
 
@@ -13,36 +11,6 @@ VOCAB = ["[PAD]", "[UNK]", "a", "b", "c", "abc"]
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer.for_bert(VOCAB)
-
-
-LISTS = {
-    "encode_batch": lambda t, x: t.encode_batch(x),
-    "encode_batch_fast": lambda t, x: t.encode_batch_fast(x),
-    "add_tokens": lambda t, x: t.replace().add_tokens(x),
-    "add_special_tokens": lambda t, x: t.replace().add_special_tokens(x),
-    "with_special_tokens": lambda t, x: t.with_special_tokens(x),
-    "with_model": lambda t, x: t.with_model(t.model, x),
-    "with_model, symbols": lambda t, x: t.with_model(t.model, (), x),
-    "untrained": lambda t, x: Tokenizer.untrained("sentencepiece", "none", user_defined_symbols=x),
-    "train_from_iterator": lambda t, x: t.replace().train_from_iterator(x, WordPieceTrainer(vocab_size=50)),
-    "special_tokens": lambda t, x: BPETrainer(vocab_size=50, special_tokens=x),
-    "initial_alphabet": lambda t, x: WordPieceTrainer(vocab_size=50, initial_alphabet=x),
-    "parse_steps": lambda t, x: parse_steps(x),
-    "TextChain.from_config": lambda t, x: TextChain.from_config(x),
-    "normalize": lambda t, x: TextTokenizer(t, normalize=x),
-    "spans": lambda t, x: TextTokenizer(t, spans=x),
-    "rules": lambda t, x: LanguageTextTokenizer(t, rules={"de": x}),
-}
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_one_string_or_a_mapping_is_no_list(name, tokenizer):
-    with pytest.raises(TypeError, match="must be a list, got one str, 'abc'; put it into a list"):
-        LISTS[name](tokenizer, "abc")
-    with pytest.raises(TypeError, match="must be a list, got one bytes, b'abc'"):
-        LISTS[name](tokenizer, b"abc")
-    with pytest.raises(TypeError, match="must be a list, got a dict; pass its values, as a list"):
-        LISTS[name](tokenizer, {"pad_token": "[PAD]"})
 
 
 def test_what_is_in_a_list_must_be_a_string(tokenizer):

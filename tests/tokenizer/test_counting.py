@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.reference.counting import count_pre_tokens, sentencepiece_words
+from tests.reference.counting import count_pre_tokens
 from tokenmill.tokenizer import Tokenizer, word_counter
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
@@ -56,18 +56,6 @@ def test_counts_after_any_composition_equal_the_reference(name: str) -> None:
         assert counter.n_words == expected.total()
 
     check()
-
-
-@given(st.lists(strategies.texts(), max_size=5), st.booleans(), st.booleans())
-def test_sentencepiece_text_is_cut_at_its_spaces(texts: list[str], at_end: bool, shrink: bool) -> None:
-    normalizer = nm.SentencePieceNormalizer(treat_whitespace_as_suffix=at_end, remove_extra_whitespaces=shrink)
-    counter = Tokenizer(model=None, normalizer=normalizer).new_word_counter()
-    counter.update(pa.array(texts, pa.string()))
-    expected: dict[str, int] = {}
-    for text in texts:
-        for word in sentencepiece_words(normalizer.normalize_str(text), at_end):
-            expected[word] = expected.get(word, 0) + 1
-    assert counts(counter.to_table()) == expected
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "word level", "unknown pattern", "bert"])

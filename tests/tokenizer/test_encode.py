@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.reference import bert as reference
 from tests.reference.counting import swallowed_characters
-from tokenmill.tokenizer import Tokenizer, WordPiece, counting
+from tokenmill.tokenizer import Tokenizer
 
 
 @given(strategies.text_columns(), st.booleans(), st.sampled_from([None, True, False]), st.booleans(), st.booleans())
@@ -47,31 +47,6 @@ def test_tally_equals_the_reference(texts: list[str], oov: str) -> None:
     assert swallowed == swallowed_characters(words, tokenizer.model)
     assert tally.n_oov_characters == swallowed.total()
     assert tally.n_oov_words_untracked == 0
-
-
-@given(
-    st.lists(st.text("中文好玫豈\uf900。、ア가ab \U00020000́", max_size=120), min_size=2, max_size=8),
-    st.sampled_from(["word", "contain", "char", "byte"]),
-    st.booleans(),
-)
-def test_a_tally_counts_runs_of_ideographs_as_the_reference_does(texts: list[str], oov: str, fills_up: bool) -> None:
-    """What stands alone wherever it is has counters of its own. One that is full has a batch found a second time."""
-    tokenizer = Tokenizer.for_bert(["[UNK]", "中", "。", "a", "##b", *(f"<0x{b:02X}>" for b in "好".encode())], oov=oov)
-    if fills_up:
-        distinct = iter(range(10_000))
-        texts = [f"{text}{text}".join(f" b{next(distinct)} " for _ in range(60)) for text in texts]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_TALLY_SLOTS", 1 << 9)
-        tally = tokenizer.new_tally()
-        for _ in range(2):  # the second time all are known
-            tokenizer.encode_arrow(pa.array([*texts, "a" * 80]), tally=tally)
-        words = reference.count_words([*texts, "a" * 80] * 2, tokenizer.normalizer)
-        lost = {w: n for w, n in words.items() if "[UNK]" in [t for t, _ in reference.wordpiece(w, tokenizer.model)]}
-        assert tally.n_words == words.total()
-        assert {r["word"].decode(): r["count"] for r in tally.oov_words().to_pylist()} == lost
-        code_points, counts = tally.oov_characters()
-    swallowed = {chr(c): n for c, n in zip(code_points.tolist(), counts.tolist(), strict=True)}
-    assert swallowed == swallowed_characters(words, tokenizer.model)
 
 
 def test_a_tally_stays_bounded_and_its_characters_exact() -> None:
@@ -119,23 +94,6 @@ def test_threads_share_a_tokenizer() -> None:
         t.join()
     assert not errors
     assert got == expected
-
-
-def test_a_pickle_is_the_file_and_nothing_else() -> None:
-    tokenizer = Tokenizer.for_bert(["[UNK]", *(f"token{i}" for i in range(20_000))])
-    before = len(pickle.dumps(tokenizer))
-    tokenizer.encode_arrow(pa.array(["token1 token2"]))
-    data = pickle.dumps(tokenizer)
-    assert len(data) == before < 3 * len(tokenizer.to_str())
-    assert pickle.loads(data).encode_arrow(pa.array(["token7"])).to_pylist() == [[8]]
-
-
-def test_offsets_of_one_long_word_take_linear_time() -> None:
-    # Counting characters from the start of the word for every token would take an hour.
-    tokenizer = Tokenizer(model=WordPiece({"[UNK]": 0, "é": 1, "##é": 2, "##aé": 3}, max_input_chars_per_word=10**6))
-    encoding = tokenizer.encode("é" + "éaé" * 100_000)
-    assert encoding.offsets[:4] == [(0, 1), (1, 2), (2, 4), (4, 5)]
-    assert encoding.offsets[-1] == (300_001 - 2, 300_001)
 
 
 def test_what_is_found_later_is_of_the_tokenizer_as_it_was() -> None:

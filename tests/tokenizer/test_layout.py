@@ -64,28 +64,6 @@ def test_windows_are_made_on_the_right_only():
             layout([], [], truncation).windows(np.array([9]))
 
 
-@pytest.mark.parametrize("special", [False, True])
-@pytest.mark.parametrize("max_length, stride", [(3, 0), (5, 2), (8, 5), (16, 1), (512, 128)])
-def test_windows_are_the_overflowing_encodings_of_hf(tiny_vocab, special, max_length, stride):
-    hf = pytest.importorskip("tokenizers")
-    ours = Tokenizer.for_bert(tiny_vocab)
-    theirs = hf.Tokenizer.from_str(ours.to_str())
-    ours.enable_truncation(max_length, stride)
-    theirs.enable_truncation(max_length, stride=stride)
-    words = ["the mill", "", "grinds text into tokens", "un affable", "玫瑰花", "a mill, the mill. " * 40, "x"]
-    texts = [" ".join(words[: 1 + i]) for i in range(len(words))]
-    expected = []
-    for i, encoding in enumerate(theirs.encode_batch(texts, add_special_tokens=special)):
-        expected += [(i, part.ids) for part in (encoding, *encoding.overflowing)]
-    made = ours.layout(special)
-    bare = ours.encode_bare(pa.array(texts))
-    offsets = bare.offsets.to_numpy()
-    windows = made.windows(np.diff(offsets))
-    begins = offsets[windows.texts]
-    rows = made.lay_out(bare.values.to_numpy(), begins + windows.starts, begins + windows.stops)
-    assert list(zip(windows.texts.tolist(), rows.to_pylist(), strict=True)) == expected
-
-
 def test_nothing_stands_around_nulls_and_ids_may_be_put_inside_of_a_template(tiny_vocab):
     tokenizer = Tokenizer.for_bert(tiny_vocab)
     cls, sep = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))

@@ -11,30 +11,10 @@ from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.models import BPE, WordLevel
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
-from tokenmill.tokenizer.normalizing import without_idle_steps
-from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 from tokenmill.tokenizer.text import TextChain, parse_steps
 
 ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
-
-
-@pytest.mark.parametrize(
-    ("normalizer", "pre_tokenizer"),
-    [
-        (None, WhitespaceSplit()),
-        (NFC(), WhitespaceSplit()),
-        (ONE_SPACE, None),
-        (ONE_SPACE, ByteLevel(False)),
-        (Replace(r"\s+", "", is_regex=True), WhitespaceSplit()),
-        (Replace(r"\s+", "_", is_regex=True), WhitespaceSplit()),
-        (Replace(r"\s+", " "), WhitespaceSplit()),
-        (Replace(r"\d+", " ", is_regex=True), WhitespaceSplit()),
-        (Sequence((ONE_SPACE, NFC())), WhitespaceSplit()),
-        (Sequence((ONE_SPACE, Replace("a b", "ab"))), WhitespaceSplit()),
-    ],
-)
-def test_what_may_change_pre_tokens_stays(normalizer: object, pre_tokenizer: object) -> None:
-    assert without_idle_steps(normalizer, pre_tokenizer) == normalizer
 
 
 @given(st.lists(st.text("aB  \t\n\u3000\u2003\x85É中<|x>", max_size=12), min_size=1, max_size=6), st.booleans())

@@ -2,7 +2,6 @@
 """Offsets of columns are those of `Encoding`, in characters and in bytes; the quick ways find what `Locator` does."""
 
 import itertools
-import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,6 @@ from tokenmill.tokenizer.normalizers import (
 from tokenmill.tokenizer.offsets import TokenLengths
 from tokenmill.tokenizer.plan import EncodePlan
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
-from tokenmill.tokenizer.post_processors import Padding, Truncation
 from tokenmill.tokenizer.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
@@ -103,56 +101,6 @@ def test_ids_of_another_text_are_refused(ids) -> None:
     tokenizer = byte_level().replace(normalizer=Lowercase(), post_processor=Trims(trim_offsets=True))
     with pytest.raises(ValueError, match=rf"ids must be those of the texts: row 0 has {len(ids[0])}, of"):
         tokenizer.token_offsets(pa.array(["A玫"]), pa.array(ids, pa.large_list(pa.int32())))
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-@pytest.mark.parametrize("direction", ["left", "right"])
-@pytest.mark.parametrize("read", [(), ("offsets",), ("ids",), ("tokens",), ("offsets", "overflowing")])
-def test_what_was_read_before_is_padded_too(name, direction, read) -> None:
-    tokenizer = TOKENIZERS[name]
-    tokenizer.truncation = tokenizer.padding = None
-    found, expected = tokenizer.encode_batch(["the ab é", "the ab é"])
-    _ = expected.word_ids, expected.tokens
-    for field in read:
-        _ = getattr(found, field)
-    for encoding in (found, expected):
-        encoding.pad(20, direction, pad_id=1, pad_token="a")
-    assert (len(found.offsets), len(found.tokens)) == (20, 20)
-    assert found == expected
-
-
-SHORT = st.lists(st.sampled_from([" a", " a", "b", "é玫", " ", "<s>"]), max_size=9).map("".join)
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-@strategies.FEWER
-@given(
-    pair=st.tuples(SHORT, SHORT | st.text(strategies.characters(), max_size=9)), is_pair=st.booleans(),
-    length=st.integers(3, 9), stride=st.integers(0, 2), side=st.sampled_from(["left", "right"]), pad=st.booleans(),
-)  # fmt: skip
-def test_parts_that_overflow_are_the_same_when_pickled_and_read_in_any_order(
-    name, pair, is_pair, length, stride, side, pad
-) -> None:
-    padding = Padding(12, side, None, 1, 1, "a") if pad else None
-    tokenizer = TOKENIZERS[name].replace(truncation=Truncation(length, direction=side, stride=stride), padding=padding)
-    texts = pair if is_pair else pair[:1]
-    try:
-        found, again = tokenizer.encode(*texts), tokenizer.encode(*texts)
-    except ValueError:
-        with pytest.raises(ValueError, match=r"stride|room"):
-            tokenizer.encode(*texts)
-        return
-    _ = again.overflowing
-    whole = tokenizer.replace(truncation=None, padding=None).encode_batch(texts, add_special_tokens=False)
-    queue = [(found, pickle.loads(pickle.dumps(again)))]
-    for ours, theirs in queue:
-        assert ours == theirs
-        for i, sequence in enumerate(ours.sequence_ids):
-            if sequence is not None:
-                assert ours.ids[i] in whole[sequence].ids
-                assert ours.word_ids[i] in whole[sequence].word_ids
-        assert len(ours.overflowing) == len(theirs.overflowing)
-        queue += zip(ours.overflowing, theirs.overflowing, strict=True)
 
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", *"abhteé玫▁ ", "▁a", "th", "##e", "ab", "▁th", "he", "the"]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from tokenmill.tokenizer.post_processors import (
-    PLAIN_LAYOUT,
     BertProcessing,
     ByteLevel,
     RobertaProcessing,
@@ -24,15 +23,6 @@ TURNED = TemplateProcessing(
     pair=(TemplatePiece("B", 1, True), TemplatePiece("<s>", 0, False), TemplatePiece("A", 4, True)),
     special_tokens={"<s>": SpecialToken((0,), ("<s>",))},
 )
-
-
-def test_a_sequence_has_one_layout_and_any_number_of_trims() -> None:
-    both = Sequence((ByteLevel(False), Sequence((ByteLevel(trim_offsets=False), TURNED)), ByteLevel()))
-    assert both.template() is TURNED
-    assert both.trims == (False, True)
-    assert Sequence((ByteLevel(), ROBERTA)).trims == (True, True)
-    assert Sequence(()).template() is PLAIN_LAYOUT
-    assert TURNED.trims == BERT.trims == RobertaProcessing(SEP, CLS, trim_offsets=False).trims == ()
 
 
 @pytest.mark.parametrize(

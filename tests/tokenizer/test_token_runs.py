@@ -25,12 +25,6 @@ def byte_level() -> Tokenizer:
     )
 
 
-def test_a_character_of_several_tokens_is_marked_and_named_at_its_end() -> None:
-    assert shown(b"a", b"\xe4", b"\xbd", b"\xa0") == ["a", "‹e4›", "‹bd›", "‹a0›=你"]
-    assert shown(b"a\xe4\xbd", b"\xa0b\xe4", b"\xbd\xa0") == ["a‹e4 bd›", "‹a0›=你b‹e4›", "‹bd a0›=你"]
-    assert shown(b"\xf0", b"", b"\x9f\x98\x80") == ["‹f0›", "", "‹9f 98 80›=😀"]
-
-
 def test_what_does_not_print_is_escaped_and_accents_stand_alone() -> None:
     assert shown(b"\n\t", "\u202e\u200b".encode(), b"\x1b[31m") == [r"\n\t", r"\u202e\u200b", r"\x1b[31m"]
     assert shown(b"e", "\u0301".encode()) == ["e", "◌\u0301"]

@@ -56,10 +56,3 @@ def test_of_several_workers_one_says_that_another_process_compiles(waiting, caps
         time.sleep(0.2)
     waiting.end()
     assert "waited 0." in capsys.readouterr().err
-
-
-def test_a_moment_is_not_worth_a_line(waiting, capsys):
-    with waiting.wait():
-        pass
-    waiting.end()
-    assert capsys.readouterr().err == ""

@@ -2,7 +2,6 @@
 """Calls with a few texts, whose arrays are kept, give what columns give: in any order, and in several threads."""
 
 import concurrent.futures
-import gc
 import random
 
 import pytest
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.tokenizer.test_offsets import TOKENIZERS
-from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.compiling.kernel import Kernel
 from tokenmill.tokenizer.engines.few import MOST_BYTES, MOST_TEXTS
 
 TEXTS = st.lists(strategies.texts(30) | st.text("abthe é玫😀\u0130\u212a<s>", max_size=30), max_size=5)
@@ -42,15 +39,6 @@ def test_few_texts_need_no_column(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_results_of_few_texts_are_not_what_is_kept(name: str) -> None:
-    tokenizer = TOKENIZERS[name]
-    first = tokenizer.encode_batch(["the ab", "he"])
-    expected = [list(each.ids) for each in first]
-    tokenizer.encode_batch(["ab ab ab ab", "thththth"])
-    assert [each.ids for each in first] == expected
-
-
-@pytest.mark.parametrize("name", FEW)
 def test_threads_do_not_share_what_is_kept(name: str) -> None:
     tokenizer = TOKENIZERS[name].replace()
     chance = random.Random(1)
@@ -65,29 +53,7 @@ def test_threads_do_not_share_what_is_kept(name: str) -> None:
     assert found == expected * 4
 
 
-def test_words_of_few_texts_are_counted_in_the_cache_info() -> None:
-    tokenizer: Tokenizer = TOKENIZERS["trimmed"].replace()
-    for _ in range(3):
-        tokenizer.encode("the ab")
-    info = tokenizer.cache_info()
-    assert (info.hits, info.misses) == (4, 2)
-
-
 def test_half_a_surrogate_pair_is_an_error() -> None:
     for name in FEW:
         with pytest.raises(ValueError, match="row 0 is not text"):
             TOKENIZERS[name].encode("\ud800")
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_no_kernel_is_compiled_twice_for_columns_and_strings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = [each for each in gc.get_objects() if type(each) is Kernel]
-    for kernel in kernels:
-        monkeypatch.setattr(kernel, "_compiled", {})
-    tokenizer = TOKENIZERS[name].replace()
-    tokenizer.encode_arrow(["the ab", "he"])
-    before = {kernel: set(kernel._compiled) for kernel in kernels if kernel._compiled}
-    tokenizer.encode("the ab", add_special_tokens=False)
-    tokenizer.encode_batch(["the ab", "he", "ab"], add_special_tokens=False)
-    assert before
-    assert before == {kernel: set(kernel._compiled) for kernel in before}

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.tokenizer import BPE, Tokenizer
-from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.normalizers import NFC, Normalizer, Prepend, Replace, Sequence
 from tokenmill.tokenizer.pre_tokenizers import Metaspace, Split
-from tokenmill.tokenizer.sampling import Sampling
 
 MERGES = [("a", "b"), ("▁", "ab"), ("ab", "c"), ("▁", "▁"), ("c", "玫"), ("▁▁", "▁▁"), ("玫", "玫"), ("▁", "c")]
 TOKENS = ["<unk>", *"▁abc玫.", *(a + b for a, b in MERGES)]
@@ -78,28 +76,3 @@ def test_what_comes_to_something_else_does_not(
     normalizer: Normalizer | None, pre_tokenizer: Any, changes: dict[str, Any]
 ) -> None:
     assert not kernel_of(normalizer, pre_tokenizer, dataclasses.replace(WITH_UNKNOWN, **changes)).startswith("sentence")
-
-
-@given(st.lists(st.text("aabbcc玫.▁  \n<s>", max_size=20), max_size=5))
-def test_metaspace_that_cuts_where_no_token_reaches_across(texts: list[str]) -> None:
-    merges = [("a", "b"), ("▁", "ab"), ("ab", "c"), ("c", "玫")]
-    model = BPE(
-        {t: i for i, t in enumerate(["<unk>", *"▁abc玫.", *(a + b for a, b in merges)])},
-        merges, unk_token="<unk>", fuse_unk=True,
-    )  # fmt: skip
-    for scheme in ("always", "first", "never"):
-        for special in ("plain", "split"):
-            tok = Tokenizer(
-                model=model,
-                pre_tokenizer=Metaspace(prepend_scheme=scheme),  # type: ignore[arg-type]
-                added_tokens=[AddedToken(len(model.vocab), "<s>", special=True)],
-                special=special,
-            )  # fmt: skip
-            assert "sentencepiece_bpe" in tok.explain()
-            assert tok.encode_arrow(texts).to_pylist() == [tok.encode(text).ids for text in texts]
-
-
-def test_sampling_sees_what_metaspace_makes() -> None:
-    tok = Tokenizer(model=WITH_UNKNOWN, pre_tokenizer=Metaspace(split=False))
-    sampling = Sampling(dropout=0.0, seed=1)
-    assert tok.encode_arrow(["ab c", ""], sampling=sampling).to_pylist() == tok.encode_arrow(["ab c", ""]).to_pylist()

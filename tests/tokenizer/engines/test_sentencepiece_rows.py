@@ -4,7 +4,6 @@
 import dataclasses
 import itertools
 import random
-import string
 import struct
 
 import numpy as np
@@ -168,43 +167,11 @@ def test_bpe_rows_are_those_of_the_slow_way(data: st.DataObject, texts: list[str
     assert encode(engine, texts, more=FAR) == expected
 
 
-@pytest.mark.parametrize("shrinks", [True, False])
-def test_what_has_been_encoded_is_in_the_cache(shrinks: bool) -> None:
-    """However parts are found, they are found alike: else some would be tokenized again and again."""
-    signs = "(),='"
-    whole = ["ab", "玫瑰", "瑰か", "▁a", "▁(", "()", "1,", "a'", "éa", "かa", "▁玫"]
-    single = sorted({*"▁abcé玫瑰か12", *signs})
-    tokens = ["<unk>", *[f"<0x{byte:02X}>" for byte in range(256)], *single, *whole]
-    merges = [(piece[0], piece[1]) for piece in whole]
-    model = BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>", byte_fallback=True)
-    pool = TablePool(1 << 22)
-    engine, _ = choose(SentencePieceNormalizer(remove_extra_whitespaces=shrinks), None, model, pool)
-    rng = random.Random(3)
-    words = ["ab", "c", "cab", "玫瑰か", "玫", "éa", "か", "12", "a1", "1,2", "()", "(a)", "='", "\n", "\x01", "X"]
-    texts = ["".join(rng.choice(words) + rng.choice(["", " ", "  "]) for _ in range(2000)) for _ in range(3)]
-    misses = []
-    for _ in range(4):
-        encode(engine, texts, more=FAR)
-        misses.append(pool.info().misses)
-    assert 0 < misses[1] == misses[2] == misses[3]
-
-
 PLAIN = SentencePieceNormalizer(charsmap(RULES))
 SMALL = Unigram(
     [("<unk>", 0.0), *((c, -5.0 - 0.37 * i) for i, c in enumerate("▁abcdef,")), ("▁ab", -7.1), ("cd", -6.3)],
     0, False, [2] + [1] * 10,
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", ["a", " ", "玫", "é", "ab ", "▁", "\u3000", "\n", "ab" * 7 + "玫", "e\u0301"])
-def test_long_rows_of_one_thing(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit.encode()))
-    engine = engine_of(PLAIN, SMALL)
-    rows = PLAIN.normalize_rows(text_rows([text]))
-    whole, normalizes = choose(PLAIN, None, SMALL, TablePool(1 << 17), raw=False)
-    assert not normalizes
-    expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None)
-    assert encode(engine, [text]) == [expected.values.tolist()]
 
 
 @pytest.mark.parametrize("length", [LONGEST_EXACT - 1, LONGEST_EXACT, LONGEST_EXACT + 1, MAX_PIECE_CHARACTERS])
@@ -218,29 +185,9 @@ def test_pieces_longer_than_the_parts_that_an_automaton_scores(length: int) -> N
     assert encode(engine, texts, more=FAR) == expected
 
 
-@pytest.mark.parametrize("characters", ["玫瑰か,a", "ab,cd e", "玫é b", "玫か\u3099 a"])
-def test_long_rows_of_many_parts(characters: str) -> None:
-    """The sum of their scores begins anew, again and again."""
-    pieces = [
-        ("<unk>", 0.0),
-        *((c, -9.0 - 0.37 * i) for i, c in enumerate("▁abcd,é玫瑰かが")),
-        ("玫瑰", -17.3),
-        ("ab", -11.1),
-    ]
-    model = Unigram(pieces, 0, False, [2] + [1] * (len(pieces) - 1))
-    chooser = random.Random(7)
-    text = "".join(chooser.choices(characters, k=200_000))
-    rows = PLAIN.normalize_rows(text_rows([text]))
-    whole, _ = choose(PLAIN, None, model, TablePool(1 << 17), raw=False)
-    expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None).values.tolist()
-    engine = engine_of(PLAIN, model)
-    assert encode(engine, [text]) == [expected]
-    assert encode(engine, [text], more=FAR) == [expected]
-
-
-@pytest.mark.parametrize("n_spans", [1, 2, 3, 128])
-@pytest.mark.parametrize("shrink", [True, False])
-@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize(
+    ("n_spans", "shrink", "prefix"), [(1, True, True), (2, False, True), (3, True, False), (128, False, False)]
+)
 def test_batches_of_few_parts(n_spans: int, shrink: bool, prefix: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a batch ends, and what hostile rows do to it, changes nothing."""
     monkeypatch.setattr(encode_loop, "BATCH", n_spans)
@@ -250,9 +197,9 @@ def test_batches_of_few_parts(n_spans: int, shrink: bool, prefix: bool, monkeypa
     parts = [
         *ALPHABET, "ab", "cd", "玫瑰玫瑰", "🙂🙂", "玫\u0301瑰", "\u200b ", " \u3000", "▁ ", "cd" * 40, FAR, "é" * 30,
     ]  # fmt: skip
-    texts = ["".join(rng.choices(parts, k=rng.choice([0, 1, 2, 3, 9, 60]))) for _ in range(150)]
+    texts = ["".join(rng.choices(parts, k=rng.choice([0, 1, 2, 3, 9, 60]))) for _ in range(80)]
     texts += [
-        "玫" * 5000 + "\u0301", "玫" * 5000 + "a", "a\u0301" * 9000, "ab" * 9000, "\x01" * 300, "\u200b", " " * 300,
+        "玫" * 2000 + "\u0301", "玫" * 2000 + "a", "a\u0301" * 3000, "ab" * 3000, "\x01" * 300, "\u200b", " " * 300,
     ]  # fmt: skip
     expected = [slowly(normalizer, SMALL, text) for text in texts]
     tallies = [engine.new_tally() for _ in range(2)]
@@ -268,21 +215,6 @@ def test_batches_of_few_parts(n_spans: int, shrink: bool, prefix: bool, monkeypa
     assert one_by_one.n_words == tallies[0].n_words
 
 
-def test_rows_that_are_encoded_as_a_whole_keep_their_place() -> None:
-    engine = engine_of(dataclasses.replace(PLAIN, remove_extra_whitespaces=False), SMALL)
-    rows = text_rows(["a", "x▁ b", "", "<added>", "玫▁", "▁", "cd"])
-    added = np.full(rows.n_rows, -1, np.int32)
-    added[3] = 99
-    tally = engine.new_tally()
-    ids = engine.encode(rows, added, np.ones(rows.n_rows, np.bool_), tally)
-    texts = ["a", "x▁ b", "", "", "玫▁", "▁", "cd"]
-    expected = [slowly(engine._normalizer, SMALL, text) for text in texts]  # type: ignore[attr-defined]
-    expected[3] = [99]
-    assert [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)] == expected
-    assert tally.n_words == 6
-    assert {row["word"].decode(): row["count"] for row in tally.oov_words().to_pylist()} == {"▁x▁▁b": 1, "▁玫▁": 1}
-
-
 @given(TEXTS, st.booleans())
 def test_words_are_counted_alike_whatever_the_cache_holds(texts: list[str], shrink: bool) -> None:
     engine = engine_of(dataclasses.replace(PLAIN, remove_extra_whitespaces=shrink), SMALL)
@@ -294,30 +226,10 @@ def test_words_are_counted_alike_whatever_the_cache_holds(texts: list[str], shri
     assert words[0] == words[1] == words[2]
 
 
-def test_rows_without_a_word_that_comes_twice() -> None:
-    """More distinct words than a small cache holds."""
-    chooser = random.Random(3)
-    words = [
-        "".join(chooser.choices(string.ascii_lowercase[:8] + "玫", k=chooser.randrange(1, 60))) for _ in range(9000)
-    ]
-    texts = [" ".join(words[i : i + 90]) for i in range(0, len(words), 90)]
-    assert encode(engine_of(PLAIN, SMALL), texts) == [slowly(PLAIN, SMALL, text) for text in texts]
-
-
 def test_characters_that_grow_get_the_room_they_need() -> None:
     normalizer = SentencePieceNormalizer(charsmap({"ﷺ": "abcdef" * 9}))
     texts = ["ﷺ" * 2000, "", "ﷺ", "a"]
     assert encode(engine_of(normalizer, SMALL), texts) == [slowly(normalizer, SMALL, text) for text in texts]
-
-
-def test_the_tally_counts_units_with_unknown_characters() -> None:
-    engine = engine_of(PLAIN, SMALL)
-    tally = engine.new_tally()
-    encode(engine, ["ab 玫a ab\n玫A\u3000 ab", "x", "", " cd 玫玫", "ab"], tally)
-    assert tally.n_words == 9
-    words = {row["word"].decode(): row["count"] for row in tally.oov_words().to_pylist()}
-    assert words == {"▁玫a": 2, "▁x": 1, "▁玫玫": 1}
-    assert [c.tolist() for c in tally.oov_characters()] == [[ord("x"), ord("玫")], [1, 4]]
 
 
 def test_a_tally_that_fills_up_counts_everything_once() -> None:

@@ -18,10 +18,6 @@ from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.trainers import BPETrainer, UnigramTrainer, WordLevelTrainer, WordPieceTrainer
 
 TEXTS = ["the mill grinds text", "naïve 玫瑰 🌹", "the  miller's 12 mills", "<s>x</s>\n"] * 3
-REAL = (
-    "bert-base-uncased.txt", "bert-base-cased.txt", "bert-base-chinese.txt", "gpt2-vocab.json",
-    "clip_bpe_simple_vocab_16e6.txt.gz", "sp-test.model", "sp-ja.model", "xlnet.model",
-)  # fmt: skip
 TRAINED = {
     "byte-level": (("none", "gpt2", True), BPETrainer(vocab_size=290, byte_level=True)),
     "bpe": (("sentencepiece", "none"), BPETrainer(vocab_size=60)),
@@ -97,15 +93,6 @@ def check(first: Parts, second: Parts) -> None:
 def test_what_is_mapped_is_what_was_made(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(name).save(tmp_path / "t.json")
     check(*load_twice(tmp_path / "t.json", monkeypatch))
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_real_vocabularies(shared_data: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / name.replace("gpt2-", "")
-    path.write_bytes((shared_data / "vocab" / name).read_bytes())
-    if name == "gpt2-vocab.json":
-        (tmp_path / "merges.txt").write_bytes((shared_data / "vocab" / "gpt2-merges.txt").read_bytes())
-    check(*load_twice(path, monkeypatch))
 
 
 def test_other_options_and_other_files_are_made_anew(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 """SentencePiece files: reading, writing, hostile bytes, parts; the normalizer and its reference implementation."""
 
 import dataclasses
-import random
 import struct
 
 import numpy as np
@@ -16,8 +15,6 @@ from tests.reference.tracing import traced
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import sentencepiece
 from tokenmill.tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec
-from tokenmill.tokenizer.models.bpe_merges import merges_of_pieces
-from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 
 PIECES = [
@@ -161,28 +158,6 @@ def test_keys_have_a_length_that_kernels_have_room_for() -> None:
 def test_broken_character_maps(blob: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SentencePieceNormalizer(blob)
-
-
-def slow_merges(pieces: list[str], can_merge: list[bool], scores: list[float]) -> list[tuple[int, int, int]]:
-    of = {piece: i for i, piece in enumerate(pieces) if can_merge[i]}
-    order = sorted(of, key=lambda piece: (-scores[of[piece]], of[piece]))
-    splits = [(piece[:k], piece[k:], piece) for piece in order for k in range(1, len(piece))]
-    return [(of[left], of[right], of[whole]) for left, right, whole in splits if left in of and right in of]
-
-
-@given(
-    st.lists(st.text("ab玫▁", min_size=1, max_size=20), min_size=1, max_size=40, unique=True),
-    st.randoms(use_true_random=False),
-)
-def test_every_way_to_make_a_piece_is_found(pieces: list[str], chooser: random.Random) -> None:
-    pieces += [piece * 2 for piece in pieces if piece * 2 not in pieces]
-    chooser.shuffle(pieces)
-    can_merge = [chooser.random() < 0.8 for _ in pieces]
-    scores = [chooser.choice([0.0, -0.0, -1.5, 2.0]) for _ in pieces]
-    vocab = Tokens.of(pieces).numbered
-    assert vocab is not None
-    found = merges_of_pieces(vocab, np.array(can_merge), np.array(scores))
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == slow_merges(pieces, can_merge, scores)
 
 
 @pytest.mark.parametrize(

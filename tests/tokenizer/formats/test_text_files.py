@@ -77,17 +77,6 @@ def test_a_first_token_that_a_reader_would_take_for_a_byte_order_mark_is_not_wri
         Tokenizer.for_bert(["\ufeffa", "[UNK]"]).save(tmp_path / "vocab.txt")
 
 
-@pytest.mark.parametrize("entry", ["A", "##A", "iPhone", "É", "ǅ", "İstanbul", "Ⅱ", "[A", "B>"])
-def test_a_vocab_txt_with_capitals_is_cased(tmp_path: Path, entry: str) -> None:
-    tokenizer = Tokenizer.from_file(bert_folder(tmp_path, [*UNCASED, entry]))
-    assert tokenizer.normalizer.lowercase is False
-    assert f"1 entry has capitals, such as {entry!r}, so text is not lower-cased" in tokenizer.explain()
-    assert Tokenizer.from_file(tmp_path).normalizer.lowercase is False, "a folder that names no class"
-    lowered = Tokenizer.from_file(tmp_path / "vocab.txt", lowercase=True)
-    assert lowered.normalizer.lowercase
-    assert not lowered.assumptions
-
-
 @pytest.mark.parametrize("says", [True, False])
 def test_do_lower_case_wins_over_capitals(tmp_path: Path, says: bool) -> None:
     bert_folder(tmp_path, [*UNCASED, "A"])

@@ -89,17 +89,6 @@ def test_what_cannot_be_told_is_und() -> None:
     assert found.confidence[:3].tolist() == [0, 0, 0]
 
 
-def test_documents_are_mixed_by_script_or_by_their_ends() -> None:
-    column = [
-        SENTENCES["en"],
-        SENTENCES["en"] + SENTENCES["ru"],
-        SENTENCES["en"] * 5,
-        SENTENCES["en"] * 5 + SENTENCES["fr"] * 5,
-        SENTENCES["en"] * 100 + SENTENCES["de"] * 100,
-    ]
-    assert identify(column).mixed.tolist() == [False, True, False, True, True]
-
-
 @pytest.mark.parametrize(
     "code, text, expected",
     [

@@ -5,12 +5,11 @@ import itertools
 import random
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tokenizer.models.test_bpe import in_kernel
-from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenmill.tokenizer.models.bpe import BPE
 from tokenmill.tokenizer.models.bpe_tables import reachable
 
 LETTERS = "ab"
@@ -69,44 +68,3 @@ def test_what_is_left_out_is_never_made(found: list[str], shuffled: bool, choose
     assert len(set(kept[0].products.tolist())) == len(pairs)
     words = [word.encode() for word in WORDS]
     assert in_kernel(model, words)[0] == [model.tokenize_bytes(word) for word in words]
-
-
-@given(
-    pieces(),
-    st.booleans(),
-    st.sampled_from(["ab", "aab", "<unk>", "<0x61>", "bbbb"]),
-    st.randoms(use_true_random=False),
-)
-def test_words_that_merging_does_not_give_back(
-    found: list[str], shuffled: bool, more: str, chooser: random.Random
-) -> None:
-    merges = all_merges(found)
-    if shuffled:
-        chooser.shuffle(merges)
-    tokens = [*model_of(merges).vocab, more]
-    # Bytes are looked up as they are, and so are characters; some entries stand for what is unknown.
-    characters = BPE(
-        {t: i for i, t in enumerate(dict.fromkeys([*tokens, "<unk>", *(f"<0x{b:02X}>" for b in range(256))]))}, merges,
-        unk_token="<unk>", byte_fallback=True, ignore_merges=True,
-    )  # fmt: skip
-    spelled = BPE(
-        {t: i for i, t in enumerate(dict.fromkeys([*tokens, *BYTE_ALPHABET]))}, merges, ignore_merges=True,
-        byte_level=True,
-    )  # fmt: skip
-    words = [*(word.encode() for word in WORDS[:200]), more.encode(), b"<0x62>"]
-    for model in (characters, spelled):
-        assert in_kernel(model, words)[0] == [model.tokenize_bytes(word) for word in words]
-
-
-@pytest.mark.parametrize(
-    ("merges", "why"),
-    [
-        ([("a", "b"), ("b", "a"), ("ab", "a")], "there is but one way to make each"),
-        ([("a", "b"), ("ab", "a"), ("b", "a"), ("a", "ba"), ("a", "b")], "the same pair twice"),
-        ([("ab", "a"), ("a", "b"), ("b", "a"), ("a", "ba")], "a part is made by a later merge"),
-    ],
-)
-def test_what_cannot_be_told_is_kept(merges: list[tuple[str, str]], why: str) -> None:
-    model = model_of(merges)
-    assert reachable(model.merge_ids, np.array([0, 1]), always=False) is None, why
-    assert model.tables.products.size == len(merges)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from tests.reference import model_kernels as kernels
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.models.unigram import PieceType, Unigram, new_unigram_scratch
-from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace
 from tokenmill.tokenizer.ragged import read_only
 
 LETTERS = "abcé玫Ⰻ▁"
@@ -70,13 +69,6 @@ def test_without_an_unknown_token_nothing_is_given_for_an_unknown_character(step
     assert tally.n_words == sum(tokenizer.encode("aa").word_ids[-1:] + tokenizer.encode("a a").word_ids[-1:]) + 2
 
 
-def test_sentencepiece_rules_hide_what_is_not_text() -> None:
-    vocab = [("<unk>", 0.0), ("</s>", 0.0), ("a", -1.0), ("b", -1.0), ("ab", -9.0), ("ba", 5.0)]
-    types = [PieceType(kind) for kind in (2, 3, 1, 1, 4, 5)]
-    assert encode(Unigram(vocab, 0, piece_types=types), ["ab", "ba", "</s>"]) == [[4], [3, 2], [0]]
-    assert encode(Unigram(vocab, 0), ["ab", "ba", "</s>"]) == [[2, 3], [5], [1]]
-
-
 def every_path(model: Unigram, word: str) -> list[float]:
     """Scores of all paths, by recursion."""
     if not word:
@@ -101,15 +93,6 @@ def test_sampling_follows_the_weights() -> None:
         assert set(counts) <= {path.pieces for path in chosen}
         for path, share in zip(chosen, weights / weights.sum(), strict=True):
             assert abs(counts[path.pieces] / n - share) < 5 * math.sqrt(share * (1 - share) / n) + 1e-9
-
-
-def test_sentencepieces_rules_go_with_any_pre_tokenizer() -> None:
-    vocab = [("<unk>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -2.5), ("a b", -1.0), (" ", -3.0)]
-    model = Unigram(vocab, 0, piece_types=[PieceType.UNKNOWN, *[PieceType.NORMAL] * 5])
-    for pre_tokenizer, expected in (None, [4, 5, 3]), (WhitespaceSplit(), [1, 2, 3]):
-        tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
-        assert tok.encode_arrow(pa.array(["a b ab"], pa.large_string())).to_pylist() == [expected]
-        assert tok.encode("a b ab").ids == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.tokenizer import Tokenizer
@@ -18,27 +18,6 @@ from tokenmill.tokenizer.models.vocabulary import (
 
 LETTERS = "ab\0é▁玫😀"
 texts = st.text(LETTERS, max_size=30)
-
-
-@given(st.lists(texts, max_size=20))
-@example([])
-@example([""])
-def test_tokens_are_a_list_of_texts(expected: list[str]) -> None:
-    tokens = Tokens.of(expected)
-    assert tokens == expected
-    assert list(tokens) == tokens.listed == expected
-    assert [tokens[i] for i in range(-len(expected), len(expected))] == expected * 2
-    assert tokens[1:3] == expected[1:3]
-    assert tokens.first_broken() == -1
-    assert tokens.lengths.tolist() == [len(text.encode()) for text in expected]
-    points, offsets = tokens.characters
-    assert points.tolist() == list(map(ord, "".join(expected)))
-    assert np.diff(offsets).tolist() == tokens.characters.lengths.tolist() == list(map(len, expected))
-    assert Tokens.joined([tokens, Tokens.of(["x"]), tokens]) == [*expected, "x", *expected]
-    for character in "a▁":
-        assert tokens.characters.has_inside(character) == any(character in text[1:] for text in expected)
-    with pytest.raises(IndexError):
-        tokens[len(expected)]
 
 
 def test_a_token_that_is_no_text() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps, strategies
-from tests.reference.tracing import normalized, original, traced
+from tests.reference.tracing import normalized, original
 from tokenmill.tokenizer import normalizers
-from tokenmill.tokenizer.ragged import Ragged, text_rows
+from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.traced import Traced
 
 ALL = {
@@ -58,28 +58,6 @@ def test_columns_equal_the_reference_implementation(name: str) -> None:
         assert [[*map(list, each)] for each in found] == [[*map(list, each)] for each in expected]
 
     check()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_normal_is_returned_as_it_is(name: str) -> None:
-    texts = ["", "nickel", "zwölf", "深入", "x" * 40]
-    if name in ("ByteLevel", "NFD", "NFKD", "BertNormalizer", "BertNormalizer cased"):
-        texts = ["", "xy", "nickel" * 9]
-    elif name.startswith(("Prepend", "Sequence", "Replace Regex")):
-        texts = ["", ""]
-    rows = text_rows(pa.array(["xx aa", *texts, " xx"]))
-    rows = Ragged(rows.values, rows.offsets[1:-1])  # what stands around a slice does not count
-    assert ALL[name].normalize_rows(rows) is rows
-    # Of an Arrow column there is a copy.
-    column = pa.array(texts)
-    assert ALL[name].normalize_arrow(column).to_pylist() == texts
-
-
-@given(st.text(max_size=30))
-def test_offsets_point_into_the_original(text: str) -> None:
-    for normalizer in ALL.values():
-        found = traced(normalizer, text, first=7)
-        assert all(7 <= a <= b <= 7 + len(text) for a, b in zip(found.starts, found.stops, strict=True))
 
 
 @pytest.mark.parametrize("name", ["NFC", "NFD", "NFKC", "NFKD"])

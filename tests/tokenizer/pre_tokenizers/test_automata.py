@@ -11,7 +11,7 @@ import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.reference.spellings import DEEPSEEK, NANOCHAT, PATTERNS
+from tests.reference.spellings import NANOCHAT, PATTERNS
 from tests.strategies import FEWER
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
@@ -19,7 +19,6 @@ from tokenmill.tokenizer.pre_tokenizers import (
     ByteLevel,
     Digits,
     PreTokenizer,
-    Punctuation,
     Sequence,
     Split,
     Whitespace,
@@ -29,7 +28,6 @@ from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
-from tokenmill.tokenizer.pre_tokenizers.tables import ALL, NONE, CodePoints
 from tokenmill.tokenizer.ragged import text_rows
 
 CHARACTERS = (
@@ -82,15 +80,6 @@ def segments(pattern: str, text: str) -> list[bytes]:
 
 
 ALTERNATIVES = st.tuples(expressions(), st.sampled_from(CHARACTERS), expressions()).map("".join)
-
-
-@pytest.mark.parametrize("pattern", KNOWN)
-def test_known_patterns_make_small_automata(pattern: str) -> None:
-    tables = find_automaton(pattern)
-    assert tables is not None
-    n_kinds = tables.starts.shape[1] // 2
-    assert 3 <= n_kinds <= 29
-    assert 4 <= tables.transitions.size // (2 * (n_kinds + 2)) <= 35
 
 
 def tokenizer_of(*steps: PreTokenizer) -> Tokenizer:
@@ -167,25 +156,10 @@ def splits(*expressions: str) -> tuple[PreTokenizer, ...]:
     return tuple(Split(expression, "isolated", is_regex=True) for expression in expressions)
 
 
-STEPS: dict[str, tuple[PreTokenizer, ...]] = {
-    "Falcon": (Punctuation("contiguous"), ByteLevel(False), Digits(), *splits("[0-9][0-9][0-9]")),
-    "DeepSeek Coder": (*splits(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"), Digits(True)),
-    "DeepSeek": splits(*DEEPSEEK),
-    "StarCoder": (Digits(True), ByteLevel(False)),
-    "gives up": splits(r"\n", "abcdef|a", r"\s+(?!\S)|\s", "é{3}"),
-    "long loops": splits(r"\n", "[a-z]+", "中+", r"\s+"),
-}  # fmt: skip
 MIXED = st.lists(
     st.one_of(st.sampled_from(CHUNKS), TEXT, st.sampled_from(["中文，", "的²½", "𝟘", "abc" * 40, "中" * 40, "abcdef"])),
     max_size=20,
 ).map("".join)
-
-
-@pytest.mark.parametrize("name", STEPS)
-@given(rows=st.lists(MIXED, max_size=4))
-@example(rows=["中" * 50 + "\nab" * 20 + "𝟘中", "abcde" * 30, "a" * 200 + "中" * 100, "x", "1234567 12 '"])
-def test_several_patterns_in_one_pass(name: str, rows: list[str]) -> None:
-    check_fused_words(STEPS[name], rows, split(Sequence(STEPS[name]), *rows))
 
 
 @given(
@@ -200,18 +174,6 @@ def test_any_patterns_in_one_pass(steps: list[str], n_plain: int, rows: list[str
     if scanner_of(Sequence(every)) is None:
         return
     check_fused_words(every, rows, split(Sequence(every), *rows))
-
-
-@given(rows=st.lists(st.lists(TEXT, max_size=8).map("".join), max_size=4))
-def test_encoding_with_automata_is_encoding_their_words(rows: list[str]) -> None:
-    steps = Split(r"\s?[a-c]+|\p{N}{1,2}", "isolated", is_regex=True), Punctuation()
-    # An added step that does nothing keeps the same cuts from running in one kernel.
-    apart = (*steps, Split("(?!ab)(?=cd)x", "isolated", is_regex=True))
-    one, staged = tokenizer_of(*steps), tokenizer_of(*apart)
-    assert "encode_joined_bpe" in one.explain()
-    assert "encode_found_bpe" in staged.explain()
-    for column in (pa.array(texts, pa.large_string()) for texts in (rows, [row * 30 for row in rows])):
-        assert one.encode_arrow(column).to_pylist() == staged.encode_arrow(column).to_pylist()
 
 
 def test_patterns_in_bounded_time() -> None:
@@ -264,27 +226,6 @@ def test_patterns_with_too_many_states_are_left_to_others() -> None:
     assert find_automaton("(?:a|b)*a(?:a|b){12}c") is None
     with pytest.raises(NotRegularError):
         parse("a{100000000000000000000}")
-
-
-RANGES = st.lists(st.tuples(st.integers(0, 0x10FFFF), st.integers(0, 40)), max_size=5)
-
-
-@given(left=RANGES, right=RANGES)
-@example(left=[(0, 40), (0x10FFFF - 40, 40)], right=[(0, 0)])
-def test_sets_of_code_points(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
-    a, b = ({c for first, n in runs for c in range(first, min(first + n, 0x10FFFF) + 1)} for runs in (left, right))
-    mine = [CodePoints.of((first, min(first + n, 0x10FFFF)) for first, n in runs) for runs in (left, right)]
-    near = sorted({c for x in a | b | {0, 0x10FFFF} for c in (x - 1, x, x + 1) if 0 <= c <= 0x10FFFF})
-
-    def members(found: CodePoints) -> set[int]:
-        return {c for c, is_in in zip(near, found.has(np.array(near, np.int32)).tolist(), strict=True) if is_in}
-
-    assert [members(each) for each in mine] == [a, b]
-    assert members(mine[0] | mine[1]) == a | b
-    assert members(mine[0] & mine[1]) == a & b
-    assert members(~mine[0]) == {*near} - a
-    assert ~~mine[0] == mine[0]
-    assert (mine[0] | ~mine[0], mine[0] & ~mine[0]) == (ALL, NONE)
 
 
 def test_spelled_bytes_of_ideographs_are_letters_of_several_kinds() -> None:

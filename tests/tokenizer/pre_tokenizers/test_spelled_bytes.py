@@ -6,17 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import texts
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
-from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split, Whitespace
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, Sequence, Split, Whitespace
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled_words
-from tokenmill.tokenizer.ragged import read_only, text_rows
+from tokenmill.tokenizer.ragged import read_only
 from tokenmill.tokenizer.words import Words
 
 GPT2 = ByteLevel(add_prefix_space=False)
@@ -32,11 +30,6 @@ def test_words_are_spelled(words: list[bytes], left_out: int) -> None:
     assert [found.word(i).decode() for i in range(found.n_words)] == letters
 
 
-MODELS = (
-    WordLevel({"<unk>": 0, "ab": 1, "Ġab": 2, "Ã©": 3, "é": 4, "Ġ": 5, "1": 6}),
-    WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "Ġ": 3, "##Ã": 4, "##©": 5, "Ã": 6, "é": 7}, max_input_chars_per_word=4),
-    Unigram([("<unk>", 0.0), ("ab", -1.0), ("Ġa", -2.0), ("Ã©", -3.0), ("é", -4.0), ("Ã", -5.0)], 0),
-)
 STEPS = (
     GPT2,
     ByteLevel(),
@@ -44,24 +37,6 @@ STEPS = (
     Sequence((Whitespace(), ByteLevel(use_regex=False))),
     Sequence((GPT2, GPT2)),
 )
-
-
-def slowly(pre_tokenizer: PreTokenizer, model: object, text: str) -> list[int]:
-    words = pre_tokenizer.split_rows(text_rows([text]), np.array([True]))
-    spelled = ["".join(BYTE_ALPHABET[b] for b in words.word(i)) for i in range(words.n_words)]
-    if isinstance(model, WordPiece):
-        alone = Tokenizer(model=model)
-        return [i for word in spelled for i in alone.encode(word).ids]
-    return [i for word in spelled for i, _ in model.tokenize(word)]
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-@given(rows=st.lists(st.one_of(texts(12), st.text("ab é1", max_size=9)), max_size=4), steps=st.sampled_from(STEPS))
-def test_models_read_letters(model: object, rows: list[str], steps: PreTokenizer) -> None:
-    tokenizer = Tokenizer(model=model, pre_tokenizer=steps)
-    expected = [slowly(steps, model, row) for row in rows]
-    assert tokenizer.encode_arrow(pa.array(rows, pa.large_string())).to_pylist() == expected
-    assert [tokenizer.encode(row).ids for row in rows] == expected
 
 
 @given(rows=st.lists(st.text("ab é1中", max_size=9), max_size=6), is_bpe=st.booleans(), cuts=st.booleans())

@@ -127,26 +127,6 @@ def test_a_span_is_its_token_once_at_its_place_and_nothing_else_changes(
     assert sum(encoded.prepared.n_spans.values()) == 2 * len(spans)
 
 
-@given(text=hostile(), rules=rule_lists())
-def test_steps_see_what_lies_between_spans_and_only_documents_are_stripped(text: str, rules: list[SpanRule]) -> None:
-    tok = TextTokenizer(Tokenizer.untrained_bert(), normalize=["whitespace", "punctuation"], spans=rules)
-    prepared = tok.prepare(pa.array([text, text]))
-    spans = tok.finder.find_text(text)
-    expected, at = [], 0
-    for start, stop, rule in [*spans, (len(text), len(text), -1)]:
-        if at < start or (start == 0 and rule < 0):
-            piece = text[at:start]
-            for step in tok.chain.steps:
-                from tokenmill.tokenizer.normalizers.base import replaced
-
-                piece = replaced(piece, step.edits(piece, at == 0, start == len(text)))
-            expected.append(piece)
-        expected += [""] if rule >= 0 else []
-        at = stop
-    assert prepared.texts().to_pylist() == expected * 2
-    assert [report.n_documents for report in prepared.reports] == [2, 2]
-
-
 @pytest.fixture(scope="module")
 def metaspace() -> Tokenizer:
     letters = [chr(c) for c in range(32, 127)]
@@ -202,7 +182,8 @@ def test_only_rules_that_ask_for_it_keep_their_source(bert: Tokenizer) -> None:
 def test_the_text_of_a_token_and_private_characters_are_no_way_in(bert: Tokenizer) -> None:
     tok = TextTokenizer(bert, spans=[SpanRule("[NUM]", find="number")])
     number = tok.tokenizer.token_to_id("[NUM]")
-    for text in ("[NUM]", " [NUM] ", "a[NUM]b", *(chr(c) for c in range(0xE000, 0xF900)), "\U000f0000\U0010fffd"):
+    private = "".join(chr(c) for c in range(0xE000, 0xF900))
+    for text in ("[NUM]", " [NUM] ", "a[NUM]b", private, " ".join(private), "\U000f0000\U0010fffd"):
         assert number not in tok.encode(text).ids
         assert number not in tok.encode_arrow(pa.array([text])).ids[0].as_py()
 

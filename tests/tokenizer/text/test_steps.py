@@ -16,16 +16,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.reference import text_steps as reference
-from tests.strategies import FEWER, text_columns, texts
-from tokenmill.tokenizer.normalizers import tables as normalizer_tables
+from tests.strategies import FEWER, texts
 from tokenmill.tokenizer.normalizers.base import Edges, n_changed, replaced
-from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION as NEWEST
 from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.text import TextChain, TextStep, parse_steps, row_steps, tables
 from tokenmill.tokenizer.text.emoji import describe
 from tokenmill.tokenizer.text.row_steps import n_elements
-from tokenmill.tokenizer.traced import Traced
-from tokenmill.tokenizer.unicode import data as unicode_data
 
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
@@ -103,24 +99,6 @@ def test_text_that_needs_nothing_is_returned_as_it_is(config: object) -> None:
     assert report.n_chars == report.n_chars_after
 
 
-@given(column=text_columns())
-def test_columns_of_every_kind_keep_their_rows_and_nulls(column: pa.Array) -> None:
-    chain = TextChain.from_config(["nfkc", "whitespace", {"emoji": "describe"}, "html_entities"])
-    after, reports = chain.apply(column)
-    values = column.to_pylist()
-    expected = []
-    for value in values:
-        for step in chain.steps:
-            value = None if value is None else replaced(value, step.edits(value))
-        expected.append(value)
-    if all(value is None or known_to_python(value) == value for value in values):
-        assert after.to_pylist() == expected
-    assert [i for i, v in enumerate(after.to_pylist()) if v is None] == [i for i, v in enumerate(values) if v is None]
-    assert len(reports) == 4
-    for one, following in itertools.pairwise(reports):
-        assert one.n_chars_after == following.n_chars
-
-
 @given(rows=st.lists(st.one_of(st.just("plain words"), hostile()), max_size=9), cuts=st.sets(st.integers(1, 8)))
 def test_a_chain_is_its_steps_one_after_the_other_reports_and_all(rows: list[str], cuts: set[int]) -> None:
     """Steps that are about rare characters run on the rows that have some; nobody may notice."""
@@ -150,14 +128,6 @@ def test_normal_forms_are_those_of_unicodedata_on_every_code_point(form: str) ->
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
-@given(marks=st.lists(st.sampled_from("\u0300\u0316\u0344\u0f73\u0591\u3099ab\u00c0\u1e69ﬁ\uac00\u11a8"), min_size=1))
-def test_slow_twins_of_normal_forms_take_no_longer_for_marks_out_of_order(form: str, marks: list[str]) -> None:
-    text = "".join(marks) * (1 + 150 // len(marks))
-    step = one_step(form.lower())
-    assert replaced(text, step.edits(text)) == unicodedata.normalize(form, text)
-
-
-@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
 def test_normal_forms_are_those_of_the_newest_unicode_too(form: str) -> None:
     newest = pytest.importorskip("unicodedata2")
     assert newest.unidata_version == tables.UNICODE_VERSION
@@ -165,28 +135,9 @@ def test_normal_forms_are_those_of_the_newest_unicode_too(form: str) -> None:
     assert after.to_pylist() == [newest.normalize(form, c) for c in ALL]
 
 
-@pytest.mark.parametrize("form", ["nfc", "nfd", "nfkc", "nfkd"])
-def test_one_text_has_the_normal_form_of_the_column_if_python_does_not_know_its_characters(form: str) -> None:
-    newer = [
-        *unicode_data.texts("text/canonical"),
-        *unicode_data.texts("text/compatibility"),
-        *np.flatnonzero(normalizer_tables.combining(NEWEST)),
-    ]
-    newer = [chr(c) for c in newer if unicodedata.category(chr(c)) == "Cn"]
-    assert newer
-    (step,) = parse_steps([form])
-    column = TextChain([step]).apply([f"e\u0301{c}\u0323" for c in newer])[0].to_pylist()
-    assert column == [replaced(text, step.edits(text)) for text in (f"e\u0301{c}\u0323" for c in newer)]
-
-
 def test_case_folding_is_that_of_python_on_every_code_point() -> None:
     after, _ = TextChain.from_config(["casefold"]).apply(pa.array(KNOWN))
     assert after.to_pylist() == [c.casefold() for c in KNOWN]
-
-
-def test_lower_case_is_that_of_python_on_every_code_point() -> None:
-    after, _ = TextChain.from_config(["lowercase"]).apply(pa.array(KNOWN))
-    assert after.to_pylist() == [c.lower() for c in KNOWN]
 
 
 # Accents.
@@ -331,16 +282,6 @@ def test_a_document_on_which_an_expression_takes_too_long_is_rejected_and_counte
     assert after.to_pylist() == ["fine ", None, None]
     assert [r.n_documents_rejected for r in reports] == [0, 1, 0]
     assert reports[1].n_documents_changed == 1
-
-
-@given(text=hostile().map(known_to_python))
-def test_a_chain_knows_where_each_character_came_from(text: str) -> None:
-    chain = TextChain.from_config(["nfkc", "whitespace", {"emoji": "isolate"}, "html_entities", "lowercase"])
-    rows = text_rows([text])
-    traced = next(chain.trace(Traced.original(rows), Edges.of(1)).texts())
-    assert traced.text == chain.apply(pa.array([text]))[0][0].as_py()
-    assert all(0 <= a <= b <= len(text) for a, b in zip(traced.starts, traced.stops, strict=True))
-    assert traced.starts == sorted(traced.starts)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from tests.reference.trainers import train_bpe
 from tests.strategies import EXHAUSTIVE
 from tests.word_counts import small, table
-from tokenmill.tokenizer import BPE, BPETrainer, UnigramTrainer
-from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer import BPE, BPETrainer
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
-BYTES = sorted(BYTE_ALPHABET)
 
 
 def train(word_counts: Mapping[str, int] | Mapping[bytes, int], **fields: Any) -> BPE:
@@ -29,56 +27,6 @@ def learned(word_counts: Mapping[str, int] | Mapping[bytes, int], **fields: Any)
 
 
 # By hand
-
-
-def test_ties_go_to_the_smaller_left_then_the_smaller_right_id() -> None:
-    assert learned({"bd": 1, "bc": 1, "ac": 1, "ad": 1}) == ["a c", "a d", "b c", "b d"]
-
-
-def test_bytes_have_the_order_of_gpt2() -> None:
-    model = train({b" \xff\x00": 3, b"a ": 2}, byte_level=True)
-    assert list(model.vocab)[:256] == BYTES
-    assert (BYTES[0], BYTES[188], BYTES[220]) == ("!", "Ā", "Ġ")
-    # Bytes 0xff and 0x00 are "ÿ" and "Ā", in this order, both before " ", which is "Ġ".
-    assert [*model.vocab][256:] == ["ÿĀ", "ĠÿĀ", "aĠ"]
-
-
-def test_byte_fallback_adds_byte_tokens_that_no_merge_makes() -> None:
-    model = train({"<0x41>": 9, "<0x41>x": 1}, byte_fallback=True, special_tokens=["<unk>"], unk_token="<unk>")
-    assert list(model.vocab)[:3] == ["<unk>", "<0x00>", "<0x01>"]
-    assert model.vocab["<0xFF>"] == 256
-    assert model.vocab["<0x41>"] == 1 + 0x41
-    assert all("".join(merge) != "<0x41>" for merge in model.merges)
-    assert [token for token, _ in model.tokenize("é")] == [1 + 0xC3, 1 + 0xA9]
-
-
-def test_a_special_token_that_is_learned_keeps_its_id() -> None:
-    model = train({"ab": 9, "abc": 1}, special_tokens=["ab", "c"])
-    assert list(model.vocab) == ["ab", "c", "a", "b", "abc"]
-    assert model.merges == [("a", "b"), ("ab", "c")]
-
-
-def test_a_special_token_with_a_space_is_not_the_bytes_of_a_text() -> None:
-    model = train({b"<a b>": 9}, byte_level=True, special_tokens=["<a b>"])
-    assert next(iter(model.vocab)) == "<a b>"
-    assert list(model.vocab)[-1] == "<aĠb>"
-
-
-def test_several_sizes_are_those_of_trainings_of_their_own() -> None:
-    trainer = BPETrainer(byte_level=True, special_tokens=["<|end|>"])
-    models = trainer.train_sizes(table(HUGS.items()), [260, 257, 1000, 262])
-    assert list(models) == [260, 257, 1000, 262]
-    for size, model in models.items():
-        alone = train(HUGS, byte_level=True, special_tokens=["<|end|>"], vocab_size=size)
-        assert (model.vocab, model.merges) == (alone.vocab, alone.merges)
-        assert len(model.merges) == min(size, 264) - 257
-
-
-def test_a_merge_that_makes_no_new_token_belongs_to_every_size_that_reaches_it() -> None:
-    # "b c" 5 makes the special token; "a bc" 3 and "bc a" 2 add to the vocabulary.
-    models = BPETrainer(special_tokens=["bc"]).train_sizes(table({"abc": 3, "bca": 2}.items()), [4, 5, 6])
-    assert list(models[6].vocab) == ["bc", "a", "b", "c", "abc", "bca"]
-    assert [len(model.merges) for model in models.values()] == [0, 2, 3]
 
 
 # Against the reference implementation
@@ -171,43 +119,7 @@ def test_a_word_may_be_as_long_as_a_corpus(n_bytes: int) -> None:
     assert [len(token) for token in model.vocab][256:] == [2**i for i in range(1, n_doublings + 1)]
 
 
-def test_many_symbols_take_no_longer_than_few() -> None:
-    symbols = [f"<{i}>" for i in range(50_000)]
-    model = train({f"ab<{i}>ab": 1 for i in range(1000)}, user_defined_symbols=symbols, vocab_size=60_000)
-    assert [*model.vocab][50_000:] == ["a", "b", "ab"]
-    assert UnigramTrainer(user_defined_symbols=symbols).user_defined_symbols[-1] == "<49999>"
-
-
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"vocab_size": 0}, "vocab_size must be in 1..16777216, got 0"),
-        ({"vocab_size": "8000"}, "vocab_size must be an integer, got '8000'"),
-        ({"vocab_size": 8000.0}, "vocab_size must be an integer, got 8000.0"),
-        ({"limit_alphabet": True}, "limit_alphabet must be an integer, got True"),
-        ({"vocab_size": 2**24 + 1}, "vocab_size must be in 1..16777216, got 16777217"),
-        ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
-        ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),
-        ({"initial_alphabet": ["ab"]}, "initial_alphabet must hold single characters, got 'ab'"),
-        ({"special_tokens": ["a", "a"]}, "special_tokens must each be there once, got 'a' twice"),
-        ({"special_tokens": ["a"], "user_defined_symbols": ["a"]}, "user-defined symbols and byte tokens .* got 'a'"),
-        ({"special_tokens": ["<0x0A>"], "byte_fallback": True}, "must each be there once, got '<0x0A>' twice"),
-        ({"user_defined_symbols": [""]}, "must not be empty"),
-        ({"user_defined_symbols": "ab"}, "user_defined_symbols must be a list"),
-        ({"unk_token": "<unk>"}, r"special_tokens must hold the unknown token '<unk>', got \[\]"),
-        ({"max_token_length": 0}, "max_token_length must be at least 1 or None, got 0"),
-        ({"end_of_word_suffix": "\ud800"}, "lone surrogate"),
-        ({"byte_level": True, "limit_alphabet": 5}, "byte_level has every byte .* limit_alphabet must not be set"),
-        ({"byte_level": True, "initial_alphabet": ["a"]}, "initial_alphabet must not be set"),
-        ({"byte_level": True, "byte_fallback": True}, "byte_fallback must not be set"),
-    ],
-)
-def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        BPETrainer(**fields)
 
 
 def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_the_remedies() -> None:

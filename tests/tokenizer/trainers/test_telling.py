@@ -5,10 +5,8 @@ import random
 import threading
 import time
 
-import pytest
-
 from tests.word_counts import table
-from tokenmill.tokenizer import BPETrainer, UnigramTrainer, WordPieceTrainer
+from tokenmill.tokenizer import BPETrainer, UnigramTrainer
 
 WORDS = {"".join(random.Random(i).choices("abcdefgh", k=9)): 1 + i % 40 for i in range(30_000)}
 
@@ -39,25 +37,6 @@ class Told:
         finally:
             self.is_over.set()
             self.thread.join()
-
-
-@pytest.mark.parametrize(
-    "trainer, size",
-    [
-        (BPETrainer(byte_level=True), 3000),
-        (WordPieceTrainer(special_tokens=["[UNK]"]), 3000),
-        (WordPieceTrainer(special_tokens=["[UNK]"], rule="likelihood", min_frequency=1), 60_000),
-    ],
-)
-def test_merges_are_seen_while_they_happen(trainer, size):
-    told = Told()
-    model = told.train(trainer, size)
-    ((unit, n_planned, n_done),) = told.calls
-    n_first = sum(len(token.removeprefix("##")) == 1 or token == "[UNK]" for token in model.vocab)
-    assert (unit, n_planned, n_done()) == ("merges", size - n_first, size - n_first)
-    between = [n for _, n in told.seen if 0 < n < n_planned]
-    assert between
-    assert between == sorted(between)
 
 
 def test_fewer_merges_than_were_planned_are_told_as_they_are():

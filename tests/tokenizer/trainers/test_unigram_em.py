@@ -15,11 +15,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.reference import unigram_trainer as reference
 from tests.word_counts import small_marked, table
-from tokenmill.tokenizer.trainers.kernels import unigram as kernels
 from tokenmill.tokenizer.trainers.unigram_em import expect, fixed_point_unit, match
-from tokenmill.tokenizer.trainers.unigram_seeds import Text, choose_alphabet, find_seeds, lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.unigram_seeds import Text, choose_alphabet, lay_out, sort_suffixes
 from tokenmill.tokenizer.trainers.word_counts import CountedWords, words_as_code_points
 
 
@@ -113,38 +111,6 @@ def test_expected_counts_are_those_of_all_segmentations(scores: dict[str, float]
         assert parts / unit == pytest.approx(wanted[piece], abs=1e-9)
 
 
-@given(scores=scored_pieces, word=st.text("abc", min_size=1, max_size=9), whole=st.booleans())
-def test_best_path_is_best_of_all_segmentations(scores: dict[str, float], word: str, whole: bool) -> None:
-    unknown = min(scores.values()) - 10
-    possible = [
-        math.fsum(scores.get(piece, unknown) for piece in cut)
-        for cut in every_cut(word)
-        if all(piece in scores or len(piece) == 1 for piece in cut)
-    ]
-    score, path = reference.find_best(scores, word)
-    assert score == pytest.approx(max(possible))
-    # The kernel counts the pieces of that very path.
-    text = text_of({word: 3}, "abc")
-    lattice, score_array = lattice_of(text, scores)
-    frequencies = np.zeros(len(scores), np.int64)
-    room = np.empty(len(word) + 1), np.empty(len(word) + 1, np.int32)
-    kernels.count_best(text.starts, text.counts, *lattice, score_array, unknown, *room, frequencies)
-    in_path = Counter(piece for piece in path if piece is not None)
-    assert frequencies.tolist() == [3 * in_path[piece] for piece in sorted(scores)]
-
-
-def test_seeds_are_substrings_that_are_followed_by_different_things() -> None:
-    counts = {"abcd": 12, "abce": 4, "xabc": 4, "zz": 4, "qrs": 5}
-    text = text_of(counts)
-    pieces, shares = find_seeds(text, *sort_suffixes(text, 17), depth=17, rules=0, n_seeds=1000)
-    spelled, offsets = pieces.spell(text)
-    words = ["".join(chr(text.alphabet[v - 1]) for v in spelled[a:b]) for a, b in itertools.pairwise(offsets.tolist())]
-    found = {word: share for word, share in zip(words, shares.tolist(), strict=True) if len(word) > 1}
-    # "ab" is always followed by "c"; "abcd" and "qrs" always end words, and so do "zz" and "abce", but not 5 times.
-    assert found == {"abc": 60, "bc": 40, "abcd": 48, "bcd": 36, "cd": 24, "qrs": 15, "rs": 10}
-    assert words == sorted(words)
-
-
 @given(counts=small_marked(), n_shards=st.integers(1, 5), seed=st.integers(0, 99))
 def test_expected_counts_of_shards_add_up_to_the_bit(counts: dict[str, int], n_shards: int, seed: int) -> None:
     rng = random.Random(seed)
@@ -163,22 +129,3 @@ def test_expected_counts_of_shards_add_up_to_the_bit(counts: dict[str, int], n_s
     shards = [words_as_code_points(table(part)) for part in parts if part]
     added = sum(expected_counts(pa.array(pieces, pa.large_string()), scores, alphabet, s, unit) for s in shards)
     assert np.array_equal(added, total)
-
-
-def test_a_long_word_underflows_nowhere() -> None:
-    rng = random.Random(1)
-    scores = {"a": -9.0, "b": -11.0, "c": -2.0, "ab": -5.0, "bca": -4.0, "cccc": -1.0}
-    word = "".join(rng.choices("abcd", k=5000))  # "d" is unknown: probabilities of e**-21 each
-    text = text_of({word: 7}, "abcd")
-    lattice, score_array = lattice_of(text, scores)
-    unit = 1 << 30
-    expected = dict(zip(sorted(scores), (expect(text, lattice, score_array, unit) / unit).tolist(), strict=True))
-    # Every "a" is in one of three pieces, and so on.
-    assert expected["a"] + expected["ab"] + expected["bca"] == pytest.approx(7 * word.count("a"), rel=1e-6)
-    assert expected["b"] + expected["ab"] + expected["bca"] == pytest.approx(7 * word.count("b"), rel=1e-6)
-    # Cut at the unknown characters, which no piece crosses, the same is to be expected.
-    parts = Counter(part for part in word.split("d") if part)
-    pieces = text_of({part: 7 * count for part, count in parts.items()}, "abcd")
-    lattice, score_array = lattice_of(pieces, scores)
-    again = expect(pieces, lattice, score_array, unit) / unit
-    assert list(expected.values()) == pytest.approx(again.tolist(), rel=1e-6)

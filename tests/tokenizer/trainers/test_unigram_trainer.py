@@ -31,15 +31,6 @@ def learned(model: Unigram) -> list[tuple[str, float]]:
 # By hand
 
 
-def test_pieces_of_hugs() -> None:
-    model = train(HUGS, vocab_size=16)
-    assert [piece for piece, _ in model.vocab[:3]] == ["<unk>", "<s>", "</s>"]
-    pieces = learned(model)
-    assert {"▁", "h", "u", "g", "p", "n", "b", "s"} <= {piece for piece, _ in pieces}
-    assert pieces == sorted(pieces, key=lambda item: (-item[1], item[0]))
-    assert [model.vocab[i][0] for i, _ in model.tokenize("▁hugs")] in (["▁hugs"], ["▁hug", "s"])
-
-
 def test_special_pieces_stand_where_their_ids_are() -> None:
     model = train(
         HUGS, vocab_size=300, unk_id=2, bos_id=-1, eos_id=0, pad_id=5, byte_fallback=True,
@@ -109,18 +100,6 @@ def test_equals_the_reference_implementation(
 # Only words and their total counts matter
 
 
-def test_sizes_from_one_training_are_those_of_one_training_each() -> None:
-    rng = random.Random(5)
-    words = {"▁" + "".join(rng.choices("abcdefgh", k=rng.randint(1, 10))): rng.randint(1, 40) for _ in range(2000)}
-    rows = table(list(words.items()))
-    sizes = [300, 20, 120, 121, 30, 300]
-    models = UnigramTrainer().train_sizes(rows, sizes)
-    assert list(models) == [300, 20, 120, 121, 30]
-    for size, model in models.items():
-        assert len(model.vocab) == size
-        assert model.vocab == UnigramTrainer(vocab_size=size).train(rows).vocab
-
-
 # Large numbers
 
 
@@ -142,33 +121,6 @@ def test_one_word_of_a_million_characters_is_a_word() -> None:
 
 
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"vocab_size": 0}, r"vocab_size must be in 1\.\.16777216, got 0"),
-        ({"character_coverage": 0}, "character_coverage must be above 0 and at most 1, got 0"),
-        ({"character_coverage": 1.1}, "character_coverage must be above 0 and at most 1, got 1.1"),
-        ({"shrinking_factor": 1}, "shrinking_factor must be above 0 and below 1, got 1"),
-        ({"seed_sentencepiece_size": 0}, "seed_sentencepiece_size must be at least 1, got 0"),
-        ({"num_sub_iterations": 0}, "num_sub_iterations must be at least 1, got 0"),
-        ({"max_piece_length": 513}, r"max_piece_length must be in 1\.\.512, got 513"),
-        ({"num_sub_iterations": 2.0}, "num_sub_iterations must be an integer, got 2.0"),
-        ({"unk_id": -1}, "unk_id must not be negative"),
-        ({"bos_id": 0}, "bos_id must differ from the other ids, got 0 twice"),
-        ({"eos_piece": "<s>"}, "eos_piece must not be empty and differ from the others, got '<s>'"),
-        ({"unk_piece": ""}, "unk_piece must not be empty"),
-        ({"control_symbols": ["<a>"], "user_defined_symbols": ["<a>"]}, "be there once, got '<a>' twice"),
-        ({"user_defined_symbols": ["<unk>"]}, "must not hold '<unk>'"),
-        ({"user_defined_symbols": ["<0x0A>"], "byte_fallback": True}, "must not hold '<0x0A>'"),
-        ({"control_symbols": "abc"}, "control_symbols must be a list, got one str, 'abc'"),
-        ({"user_defined_symbols": ["\ud800"]}, "lone surrogate"),
-    ],
-)
-def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        UnigramTrainer(**fields)
 
 
 def test_a_vocabulary_too_large_says_how_many_pieces_there_are() -> None:

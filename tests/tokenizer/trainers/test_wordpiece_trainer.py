@@ -82,18 +82,6 @@ def test_equals_the_reference_implementation(
     assert train(word_counts, **fields) == train_wordpiece(word_counts, **fields)
 
 
-@pytest.mark.parametrize(
-    ("counts", "min_frequency"),
-    [
-        ({"a#a": 7, "##aa": 3, "##a": 3, "#aa#a##": 5}, 3),  # while the pair is still queued with a lower count
-        ({"b#": 5, "b##": 7, "####b##abb#": 7}, 1),  # after the pair has left the queue
-    ],
-)
-def test_equals_the_reference_implementation_when_a_pair_comes_back(counts: dict[str, int], min_frequency: int) -> None:
-    fields = {"vocab_size": 300, "min_frequency": min_frequency, "rule": "frequency"}
-    assert train(counts, **fields) == train_wordpiece(counts, **fields)
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_equals_the_reference_implementation_when_every_table_has_to_grow(rule: str) -> None:
     rng = random.Random(7)
@@ -134,36 +122,3 @@ def test_one_long_word_is_not_quadratic(rule: str) -> None:
 
 
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"vocab_size": 0}, "vocab_size must be in 1..16777216, got 0"),
-        ({"vocab_size": 2**24 + 1}, "vocab_size must be in 1..16777216, got 16777217"),
-        ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
-        ({"rule": "likely"}, "rule must be one of frequency, likelihood, got 'likely'"),
-        ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),
-        ({"initial_alphabet": ["ab"]}, "initial_alphabet must hold single characters, got 'ab'"),
-        ({"initial_alphabet": "ab", "limit_alphabet": 1}, "must be a list, got one str, 'ab'"),
-        ({"initial_alphabet": ["a", "b"], "limit_alphabet": 1}, "2 characters, more than limit_alphabet=1"),
-        ({"special_tokens": ["[UNK]", "[PAD]", "[UNK]"]}, r"be there once, got '\[UNK\]'"),
-        ({"special_tokens": ["[PAD]"]}, r"must hold the unknown token '\[UNK\]', got \['\[PAD\]'\]; add it, or name"),
-        ({"special_tokens": [""]}, "must not be empty"),
-        ({"special_tokens": "[UNK]"}, "special_tokens must be a list"),
-        ({"special_tokens": ["\ud800"]}, "lone surrogate"),
-    ],
-)
-def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        WordPieceTrainer(**fields)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_several_sizes_from_one_training_are_those_of_trainings_of_their_own(rule: str) -> None:
-    trainer = WordPieceTrainer(**fields_for(rule=rule))
-    models = trainer.train_sizes(table(HUGS.items()), [15, 12, 100])
-    assert list(models) == [15, 12, 100]
-    for size, model in models.items():
-        assert list(model.vocab) == ["[UNK]", *train(HUGS, rule=rule, vocab_size=size - 1)]
-        assert list(model.vocab.values()) == list(range(len(model.vocab)))
