@@ -23,7 +23,6 @@ from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabula
 from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.elements import Field
-from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -128,27 +127,6 @@ def test_any_mixture_in_any_batches_gives_what_a_loop_gives(data):
 class Doc(typing.NamedTuple):
     id: int
     text: str
-
-
-@pytest.mark.parametrize(
-    ("step", "check"),
-    [
-        (Tokenize, "--no_runtime_type_check"),
-        (CountWords, "--runtime_type_check"),
-        (CountWords, "--performance_runtime_type_check"),
-    ],
-)
-def test_an_element_that_is_not_what_its_type_says_has_a_letter(step, check, tokenizer):
-    """Beam pickles a NamedTuple; a coder of rows for letters would fail at the None that makes it one."""
-    with open_runner(choose_runner((check,), mode="inline")) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        docs = pipeline | beam.Create([1, 2]) | beam.Map(lambda i: Doc(i, "a" if i == 1 else None))
-        docs.element_type = Doc
-        good, bad = docs | step(tokenizer).with_exception_handling()
-        letters = bad | beam.Reshuffle() | beam.Map(lambda letter: letter.element)
-        assert_that(letters, equal_to([Doc(2, None)]), label="Bad")
-        assert_that(good | beam.combiners.Count.Globally(), equal_to([1]), label="Good")
-        pipeline.run()
 
 
 class Inner(typing.NamedTuple):

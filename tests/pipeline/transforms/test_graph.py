@@ -43,12 +43,6 @@ def test_a_shuffle_is_seen(tiny_corpus):
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("output", [{}, {"shuffle": {}}], ids=["plain", "shuffled"])
-def test_parts_add_no_steps(tiny_corpus, output):
-    in_parts = made(tiny_corpus, parts={"shares": {"train": 0.5, "dev": 0.25, "test": 0.25}}, **output)
-    assert outline.outline(plan_job("run", in_parts)) == outline.outline(plan_job("run", made(tiny_corpus, **output)))
-
-
 @pytest.mark.parametrize("job", ["count", "train", "run"])
 def test_plan_prints_it_and_tries_nothing(job, tiny_corpus, tmp_path, capsys):
     config = tmp_path / "job.json"
