@@ -95,21 +95,3 @@ def text_columns(max_rows: int = 8) -> st.SearchStrategy[pa.Array]:
         return array.slice(min(skip, len(array)))
 
     return st.builds(build, rows, kinds, st.integers(0, 3))
-
-
-def wordpiece_vocabs() -> st.SearchStrategy[list[str]]:
-    """Small WordPiece vocabularies over few characters, so that matches, near matches and gaps all happen."""
-    letters = st.sampled_from("abcé玫Ⰻ7")
-    pieces = st.text(letters, min_size=1, max_size=4)
-    entries = st.one_of(pieces, pieces.map("##{}".format))
-    byte_tokens = st.sets(st.sampled_from([f"<0x{b:02X}>" for b in (0xC3, 0xA9, 0xE2, 0xB0, 0x8B, 0xE7, 0x8E, 0xAB)]))
-    return st.builds(
-        lambda pieces, tokens: ["[UNK]", "<0xE2>", *sorted((pieces | tokens) - {"<0xE2>"})],
-        st.sets(entries, max_size=25),
-        byte_tokens,
-    )
-
-
-def small_words() -> st.SearchStrategy[str]:
-    """Texts over the characters of `wordpiece_vocabs`, with spaces."""
-    return st.text(st.sampled_from("abcé玫Ⰻ7x \u0301"), max_size=40)

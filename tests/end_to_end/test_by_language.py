@@ -93,19 +93,7 @@ def test_vocabularies_are_those_of_each_language_alone(make_job, sections, capsy
         for files in (ours, theirs):
             del files["manifest.json"]  # it names the counts, which are beside the folders
         assert ours == theirs
-    kept = make_job(
-        "kept", **trained_sections(sections) | {"languages": {"keep": ["zh"]}, "counts": {"min_count": 2}, "output": {}}
-    )
-    assert kept.run("train", "--mode", "inline") == 0
-    vocabulary = "vocab/tokenizer.json"
-    assert kept.files()[vocabulary] == (job.output / "tokenizer=zh" / vocabulary).read_bytes()
     assert {file["file"] for file in told(job)["files"]} >= {"counts/counts.json", "counts/alphabet.parquet"}
-    # The job `train` makes the same of the same counts.
-    vocabularies = make_job("vocabularies", **trained_sections(sections))
-    assert vocabularies.run("train", "--mode", "inline") == 0
-    for name in ("zh", "en", "default"):
-        there = (vocabularies.output / f"vocab/{name}/tokenizer.json").read_bytes()
-        assert (job.output / f"tokenizer={name}/vocab/tokenizer.json").read_bytes() == there
     totals = told(job)["totals"]
     assert totals["n_records"] == totals["n_documents"] + 4
     capsys.readouterr()

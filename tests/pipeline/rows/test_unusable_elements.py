@@ -124,11 +124,6 @@ def test_any_mixture_in_any_batches_gives_what_a_loop_gives(data):
     assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
 
 
-class Doc(typing.NamedTuple):
-    id: int
-    text: str
-
-
 class Inner(typing.NamedTuple):
     value: float | int | None
 
