@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the rows that a slow step may change, and e-mail addresses; selects among spans.
+"""Finds the rows that a slow step may change; selects among spans.
 
 Its reference implementation is `tests.reference.text_steps`; `tests/tokenizer/text/test_steps.py` compares them,
 and `test_spans.py` and `test_candidates.py` beside it.
@@ -9,9 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel, trailing_zeros, types
-from tokenmill.tokenizer.kernels.text_parts import find_byte
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8
-from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
@@ -72,49 +70,6 @@ def find_characters(data, offsets, wanted, firsts, prints, found):
                 found[row] = True
                 i = offsets[row + 1]
                 break
-
-
-LOCAL, DOMAIN, LETTER = 1, 2, 4
-"""Bits for where a byte may occur: in the local part of an address, in a label of its domain; an ASCII letter."""
-
-
-@finder
-def find_emails(data, i, end, row, tables, edits, n):
-    """Finds e-mail addresses.
-
-    Args:
-      tables: uint8[256], bits above.
-    """
-    (bytes_are,) = tables
-    last = i  # where the last address ended
-    while True:
-        i = find_byte(data, i, end, 0x40)
-        if i == end:
-            break
-        start = i
-        while start > last and bytes_are[data[start - 1]] & LOCAL:
-            start -= 1
-        best = np.int64(-1)
-        j = i + 1
-        while start < i and j < end:
-            label = j
-            while j < end and bytes_are[data[j]] & DOMAIN:
-                j += 1
-            if j == label or j >= end or data[j] != 0x2E:
-                break
-            j += 1
-            stop = j
-            while stop < end and bytes_are[data[stop]] & LETTER:
-                stop += 1
-            if stop >= j + 2:
-                best = stop
-        if best >= 0:
-            n = add_edit(edits, n, start, best, NOTHING)
-            last = best
-            i = best
-        else:
-            i += 1
-    return n
 
 
 @kernel

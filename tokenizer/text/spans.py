@@ -45,20 +45,8 @@ _URL = (
     r"(?:(?:[Hh][Tt][Tt][Pp][Ss]?|[Ff][Tt][Pp])://|[Ww][Ww][Ww]\.)"
     r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9\-_~/#@$&*+=%]"
 )
-_LOCAL_BYTES = string.ascii_letters + string.digits + "._%+-"
-_DOMAIN_BYTES = string.ascii_letters + string.digits + "-"
-
-
-@functools.cache
-def _bytes_are() -> npt.NDArray[np.uint8]:
-    table = np.zeros(256, np.uint8)
-    for characters, bit in (
-        (_LOCAL_BYTES, kernels.LOCAL),
-        (_DOMAIN_BYTES, kernels.DOMAIN),
-        (string.ascii_letters, kernels.LETTER),
-    ):
-        table[[ord(c) for c in characters]] |= bit
-    return read_only(table)
+_LOCAL = (string.ascii_letters + string.digits + "._%+-").encode()
+_BEHIND_LOCAL = r"@(?:[A-Za-z0-9\-]+\.)+[A-Za-z]{2,}"
 
 
 @functools.lru_cache(maxsize=64)
@@ -82,10 +70,25 @@ def _url() -> Node:
     return parse(_URL)
 
 
+def _find_emails(rows: Ragged, _least: int) -> npt.NDArray[np.int64]:
+    """Returns addresses, int64[n, 3]: from each "@" with a domain back over what may stand in front of it."""
+    domains = find_pattern(rows, parse(_BEHIND_LOCAL))
+    begins = rows.offsets[np.searchsorted(rows.offsets, domains[:, 0], side="right") - 1]
+    data = rows.values.tobytes() if len(domains) else b""
+    found, last = [], 0
+    for begin, (at, stop, _) in zip(begins.tolist(), domains.tolist(), strict=True):
+        # No local part reaches back over an address, or over another "@": each byte is looked at once.
+        before = data[max(begin, last) : at]
+        n_local = len(before) - len(before.rstrip(_LOCAL))
+        found += [(at - n_local, stop, 0)] * (n_local > 0)
+        last = stop if n_local > 0 else at + 1
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
 NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
     "number": lambda rows, _: find_pattern(rows, _number()),
     "url": lambda rows, _: find_pattern(rows, _url()),
-    "email": lambda rows, _: found_edits(kernels.find_emails, rows, _bytes_are()),
+    "email": _find_emails,
     "emoji": lambda rows, _: find_pattern(rows, emoji_pattern()),
     "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _not_white_space(), least - 1, True),
     "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, _white_space(least)),
