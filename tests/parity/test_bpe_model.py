@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The BPE model against HF tokenizers and tiktoken, id for id, word by word; and its speed without a cache.
+"""The BPE model against HF tokenizers and tiktoken, id for id, word by word; `test_bpe.py` has the kernels against it.
 
 `DIFFERENCES` is the whole list of what is meant to differ.
 """
@@ -19,11 +19,8 @@ tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoke
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from tests.reference import model_kernels as kernels  # noqa: E402
 from tokenmill.tokenizer import Tokenizer  # noqa: E402
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET  # noqa: E402
-from tokenmill.tokenizer.models.bpe_tables import new_bpe_scratch  # noqa: E402
-from tokenmill.tokenizer.ragged import read_only  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -34,20 +31,6 @@ DIFFERENCES = {
     "merge shorter than the prefix": "refused; HF panics",
 }
 LETTERS = "abcdé玫𝖟"
-
-
-def tokenize(model: BPE, words: list[bytes]) -> list[list[int]]:
-    """Ids of every word by the kernel."""
-    lengths = np.array([len(w) for w in words], np.int64)
-    stops = np.cumsum(lengths)
-    data = read_only(np.frombuffer(b"".join([*words, bytes(16)]), np.uint8))
-    longest = int(lengths.max(initial=0))
-    out = np.empty(int(lengths.sum()) * model.max_ids_per_byte, np.int32)
-    ends = np.empty(longest * model.max_ids_per_byte, np.int64)
-    offsets = np.zeros(len(words) + 1, np.int64)
-    scratch = new_bpe_scratch(longest, model.tables)
-    kernels.tokenize_words(data, stops - lengths, stops, model.tables, scratch, out, ends, offsets)
-    return [ids.tolist() for ids in np.split(out[: offsets[-1]], offsets[1:-1])]
 
 
 def alphabetic(word: bytes) -> str:
@@ -104,19 +87,14 @@ words = st.one_of(
 
 @given(models(), st.lists(words, min_size=1, max_size=20))
 def test_random_models(arguments: dict[str, Any], column: list[str]) -> None:
-    found = tokenize(BPE(**arguments), [word.encode() for word in column])
-    theirs = in_hf(arguments)
-    for word, ids in zip(column, found, strict=True):
-        assert ids == theirs.encode(word).ids, word
-
-
-@given(models(), words)
-def test_offsets(arguments: dict[str, Any], word: str) -> None:
-    # Where markers are spelled in byte tokens, or characters are dropped, HF's offsets are of other text. So are ours,
-    # in bytes, but a place within a character has no number.
-    arguments |= {"byte_fallback": False, "unk_token": "<unk>"}
-    expected = [stop for _, stop in in_hf(arguments).encode(word).offsets]
-    assert [end for _, end in BPE(**arguments).tokenize(word)] == expected
+    ours, theirs = BPE(**arguments), in_hf(arguments)
+    for word in column:
+        found, expected = ours.tokenize(word), theirs.encode(word)
+        assert [i for i, _ in found] == expected.ids, word
+        # Where markers are spelled in byte tokens, or characters are dropped, HF's offsets are of other text. So are
+        # ours, in bytes, but a place within a character has no number.
+        if not arguments["byte_fallback"] and arguments["unk_token"]:
+            assert [end for _, end in found] == [stop for _, stop in expected.offsets], word
 
 
 @given(
@@ -185,12 +163,10 @@ def test_gpt2_on_hostile_words(
     gpt2: dict[str, Any], gpt2_ranks: dict[bytes, int], openai: Callable[[bytes], list[int]], from_ranks: bool
 ) -> None:
     ours = BPE.from_ranks(gpt2_ranks) if from_ranks else BPE(**gpt2, byte_level=True)
-    column = list(hostile_words())
-    for word, ids in zip(column, tokenize(ours, column), strict=True):
-        assert ids == openai(word), word
     theirs = in_hf(gpt2)
-    for word, ids in zip(column, tokenize(ours, column), strict=True):
-        assert ids == theirs.encode(alphabetic(word)).ids, word
+    for word in hostile_words():
+        ids = [i for i, _ in ours.tokenize_bytes(word)]
+        assert ids == openai(word) == theirs.encode(alphabetic(word)).ids, word
 
 
 def test_the_differences_are_these() -> None:

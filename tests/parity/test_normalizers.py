@@ -2,7 +2,6 @@
 """Every normalizer against HF tokenizers: on every code point, on hostile text, and where each character came from."""
 
 import random
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -170,11 +169,3 @@ def test_character_maps_of_real_models(shared_data: Path, model: str, some: list
     assert_same(mine, other, texts)
     for text in texts[:100]:
         assert_aligned(mine, other, text)
-
-
-def test_normal_forms_agree_with_the_unicode_database_on_unicode_9() -> None:
-    """An oracle that is not HF: characters of Unicode 3.2, whose normal forms never change."""
-    old = [c for c in strategies.CODE_POINTS if unicodedata.ucd_3_2_0.category(c) not in ("Cn", "Co")]
-    for name in ("NFC", "NFD", "NFKC", "NFKD"):
-        got = getattr(ours, name)().normalize_arrow(pa.array(old)).to_pylist()
-        assert [c for c, g in zip(old, got, strict=True) if g != unicodedata.normalize(name, c)] == []

@@ -1,44 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unigram under HF's rules against HF tokenizers: ids and offsets, on random vocabularies and on whole tokenizers."""
 
-import itertools
-
 import pytest
 
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 
-import numpy as np  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tests.reference import model_kernels as kernels  # noqa: E402
-from tokenmill.tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
-from tokenmill.tokenizer.ragged import read_only  # noqa: E402
+from tokenmill.tokenizer.models.unigram import Unigram  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
 LETTERS = "abcé玫Ⰻ▁"
 SCORES = st.one_of(st.sampled_from([0.0, -1.0, -2.0, -0.5, 100.0, -30.0]), st.floats(-20, 2))
-
-
-def encode(model: Unigram, words: list[str]) -> list[list[int]]:
-    encoded = [word.encode() for word in words]
-    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
-    values = read_only(np.frombuffer(b"".join(encoded) + bytes(1), np.uint8))
-    out, out_offsets = np.empty(values.size, np.int32), np.empty(len(words) + 1, np.int64)
-    n = max(map(len, encoded), default=0)
-    kernels.encode_words(
-        values,
-        offsets[:-1],
-        offsets[1:],
-        model.tables,
-        new_unigram_scratch(n),
-        np.empty(n + 1, np.int64),
-        out,
-        out_offsets,
-    )
-    return [out[a:b].tolist() for a, b in itertools.pairwise(out_offsets)]
 
 
 @st.composite
@@ -65,9 +41,8 @@ WORDS = st.one_of(
 @given(vocabularies(), st.lists(WORDS, min_size=1, max_size=6))
 def test_ids_and_offsets_on_random_vocabularies(vocabulary: tuple, words: list[str]) -> None:
     ours, theirs = Unigram(*vocabulary), hf.models.Unigram(vocabulary[0], vocabulary[1], byte_fallback=vocabulary[2])
-    for word, ids in zip(words, encode(ours, words), strict=True):
+    for word in words:
         expected = theirs.tokenize(word)
-        assert ids == [token.id for token in expected]
         # HF's offsets are bytes here.
         ends = [(token.id, len(word.encode()[: token.offsets[1]].decode())) for token in expected]
         assert ours.tokenize(word) == ends

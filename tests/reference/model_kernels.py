@@ -2,25 +2,8 @@
 """Kernels that run a model on words one after the other, without a cache."""
 
 from tokenmill.tokenizer.compiling.kernel import kernel
-from tokenmill.tokenizer.kernels.bpe import bpe_word
 from tokenmill.tokenizer.kernels.unigram import unigram_word
 from tokenmill.tokenizer.kernels.whole_words import wordlevel_word
-
-
-@kernel
-def tokenize_words(data, starts, stops, model, scratch, out, ends, out_offsets):
-    """Tokenizes words with BPE.
-
-    Args:
-      data: uint8[n], readable 16 bytes beyond every word; starts, stops: int64[n_words].
-      model: BPETables; scratch: BPEScratch, for work.
-      out: int32 with room for all; ends: int64 with room for the longest word; out_offsets: int64[n_words + 1], filled.
-    """
-    o = 0
-    out_offsets[0] = 0
-    for t in range(starts.size):
-        o, _ = bpe_word(data, starts[t], stops[t] - starts[t], model, scratch, out, o, ends)
-        out_offsets[t + 1] = o
 
 
 @kernel

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls with a few texts, whose arrays are kept, give what columns give: in any order, and in several threads."""
 
-import concurrent.futures
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,21 +33,6 @@ def test_few_texts_need_no_column(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert [plan.encode_few(texts) for texts in (["the ab"], ["", "ab"])] == expected[:2]
     assert plan.encode_few(["a"] * (MOST_TEXTS + 1)) is None
     assert plan.encode_few(["a" * MOST_BYTES, "a" * 10]) is None
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_threads_do_not_share_what_is_kept(name: str) -> None:
-    tokenizer = TOKENIZERS[name].replace()
-    chance = random.Random(1)
-    batches = [
-        ["".join(chance.choices("abthe ", k=chance.randrange(200))) for _ in range(1 + i % 7)] for i in range(400)
-    ]
-    expected = [tokenizer.encode_arrow(texts).to_pylist() for texts in batches]
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        found = list(
-            threads.map(lambda texts: [e.ids for e in tokenizer.encode_batch(texts, False, False)], batches * 4)
-        )
-    assert found == expected * 4
 
 
 def test_half_a_surrogate_pair_is_an_error() -> None:

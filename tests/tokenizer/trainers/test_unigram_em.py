@@ -3,40 +3,25 @@
 
 import itertools
 import math
-import random
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.word_counts import small_marked, table
-from tokenmill.tokenizer.trainers.unigram_em import expect, fixed_point_unit, match
-from tokenmill.tokenizer.trainers.unigram_seeds import Text, choose_alphabet, lay_out, sort_suffixes
-from tokenmill.tokenizer.trainers.word_counts import CountedWords, words_as_code_points
+from tokenmill.tokenizer.trainers.unigram_em import expect, match
+from tokenmill.tokenizer.trainers.unigram_seeds import Text, lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
 
 
 def text_of(counts: Mapping[str, int], alphabet: str | None = None) -> Text:
     words = words_as_code_points(table(list(counts.items())))
     known = sorted(set("".join(counts) if alphabet is None else alphabet))
     return lay_out(words, np.array([ord(character) for character in known], np.int32))
-
-
-def expected_counts(pieces: pa.Array, scores: Any, alphabet: Any, words: CountedWords, unit: int) -> Any:
-    """The expected count of each piece in some of the words: the E-step of EM, in parts of 1 / `unit`."""
-    spelled = np.frombuffer("".join(pieces.to_pylist()).encode("utf-32-le"), np.int32)
-    lengths = pc.utf8_length(pieces).to_numpy()
-    offsets = np.zeros(len(pieces) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    numbers = (np.searchsorted(alphabet, spelled) + 1).astype(np.int32)
-    text = lay_out(words, alphabet)
-    suffixes, common = sort_suffixes(text, int(lengths.max()))
-    return expect(text, match(text, suffixes, common, numbers, offsets), scores, unit)
 
 
 def runs_of(text: Text) -> list[tuple[str, int]]:
@@ -109,23 +94,3 @@ def test_expected_counts_are_those_of_all_segmentations(scores: dict[str, float]
     expected = expect(text, lattice, score_array, unit)
     for piece, parts in zip(sorted(scores), expected.tolist(), strict=True):
         assert parts / unit == pytest.approx(wanted[piece], abs=1e-9)
-
-
-@given(counts=small_marked(), n_shards=st.integers(1, 5), seed=st.integers(0, 99))
-def test_expected_counts_of_shards_add_up_to_the_bit(counts: dict[str, int], n_shards: int, seed: int) -> None:
-    rng = random.Random(seed)
-    words = list(counts.items())
-    whole = words_as_code_points(table(words))
-    alphabet = choose_alphabet(whole, 0.9995, "").code_points
-    substrings = {w[i:j] for w in counts for i in range(len(w)) for j in range(i + 1, min(len(w), i + 4) + 1)}
-    known = set(map(chr, alphabet.tolist()))
-    pieces = sorted(piece for piece in substrings if set(piece) <= known and rng.random() < 0.7)
-    assume(pieces)
-    scores = np.array([-rng.uniform(1, 12) for _ in pieces])
-    unit = fixed_point_unit(sum(len(word) * count for word, count in words))
-    total = expected_counts(pa.array(pieces, pa.large_string()), scores, alphabet, whole, unit)
-    rng.shuffle(words)
-    parts = [words[i::n_shards] for i in range(n_shards)]
-    shards = [words_as_code_points(table(part)) for part in parts if part]
-    added = sum(expected_counts(pa.array(pieces, pa.large_string()), scores, alphabet, s, unit) for s in shards)
-    assert np.array_equal(added, total)

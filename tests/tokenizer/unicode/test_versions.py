@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests import strategies
-from tests.reference import bert as reference
 from tests.reference.tracing import traced_words
-from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece
+from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordPiece
 from tokenmill.tokenizer.pre_tokenizers import Split
 from tokenmill.tokenizer.unicode import data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -24,7 +19,6 @@ from tokenmill.tokenizer.unicode import tables as unicode_tables
 TAMIL, OGHAM, DECOMPOSED = "\U00011fff", "\u166d", "\U000105c9"  # punctuation in 17 alone, in 8 alone; decomposed in 17
 CHANGED = [*map(chr, np.flatnonzero(unicode_tables.punctuation("8") != unicode_tables.punctuation("17")).tolist())]
 CHANGED += [*map(chr, data.texts("text/canonical")), *map(chr, np.flatnonzero(data.numbers("text/combining_classes")))]
-TEXTS = st.text(st.sampled_from(CHANGED) | strategies.characters(), max_size=12) | strategies.texts(20)
 
 
 def bert(unicode: str, **options: Any) -> Tokenizer:
@@ -45,33 +39,6 @@ def test_143_characters_are_punctuation_in_one_of_them() -> None:
     since = {c for first, last in data.SINCE_18 for c in range(first, last + 1)}
     for code_point in (c for c in range(0x80, 0x110000) if c not in since):
         assert newer[code_point] == python.category(chr(code_point)).startswith("P"), hex(code_point)
-
-
-@pytest.mark.parametrize("unicode", ["8", "17"])
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_kernels_do_what_the_reference_does(unicode: str, lowercase: bool) -> None:
-    tokenizer = bert(unicode, lowercase=lowercase)
-
-    @strategies.FEWER
-    @given(st.lists(TEXTS, max_size=6))
-    def check(texts: list[str]) -> None:
-        expected = [reference.encode(text, tokenizer.normalizer, tokenizer.model) for text in texts]
-        assert tokenizer.encode_arrow(texts).to_pylist() == expected
-        assert [encoding.ids for encoding in tokenizer.encode_batch(texts)] == expected
-        assert all(len(e.tokens) == len(e.ids) for e in tokenizer.encode_batch(texts))
-        normalized = [reference.normalize(text, tokenizer.normalizer) for text in texts]
-        assert tokenizer.normalizer.normalize_arrow(pa.array(texts, pa.string())).to_pylist() == normalized
-        assert [tokenizer.normalizer.normalize_str(text) for text in texts] == normalized
-        for text in normalized:
-            assert [word for word, _ in traced_words(tokenizer.pre_tokenizer, text)] == reference.pre_tokenize(
-                text, unicode
-            )
-        counter = WordCounter(tokenizer.normalizer, tokenizer.pre_tokenizer)
-        counter.update(texts)
-        counts = dict(zip(*(column.to_pylist() for column in counter.to_table().columns[:2]), strict=True))
-        assert {word.decode(): n for word, n in counts.items()} == reference.count_words(texts, tokenizer.normalizer)
-
-    check()
 
 
 def test_the_version_is_chosen_kept_in_the_file_and_told(tmp_path: Path) -> None:
