@@ -241,3 +241,14 @@ def test_a_map_in_front_of_spaces_that_count_is_left_to_the_steps() -> None:
     assert "normalized_words" not in str(tok.explain())
     # The map sees "\r\n" as one grapheme, and makes one space of it.
     assert tok.encode_arrow(["a\r\na", "a\n\na"]).to_pylist() == [[1, 2, 1, 2], [1, 2, 1, 1, 2]]
+
+
+@pytest.mark.parametrize("name", ["NFKC", "NFC at white space", "T5", "trained with HF"])
+@pytest.mark.parametrize("before", ["中", "b", "é"])
+def test_a_character_that_composes_with_the_next_is_not_cut_from_the_one_before(name: str, before: str) -> None:
+    """Its own neighbours in tokens say nothing: they have what it becomes."""
+    pieces = [("<unk>", 0.0), ("▁", -1.5), (f"{before}é", -1.0), (f"{before}が", -1.0)]
+    texts = ["中e\u0301", "be\u0301", "ée\u0301", "中か\u3099", "文bか\u3099文", "中e", "be"]
+    tok, steps = fused_and_in_steps(name, Unigram(pieces, 0))
+    for _ in range(2):
+        assert tok.encode_arrow(pa.array(texts)).to_pylist() == steps.encode_arrow(pa.array(texts)).to_pylist()

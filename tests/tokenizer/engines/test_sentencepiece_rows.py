@@ -312,3 +312,28 @@ def test_spaces_around_what_becomes_nothing_are_neighbours(merges: bool, prefix:
         normalized = normalizer.normalize_str(text)
         expected = merged_slowly(normalizer, bpe, text) if merges else slowly(normalizer, unigram, text)
         assert tokenizer.encode_arrow([text]).to_pylist() == [expected if normalized else []], ascii(text)
+
+
+def test_rows_that_are_encoded_as_a_whole_keep_their_place() -> None:
+    engine = engine_of(dataclasses.replace(PLAIN, remove_extra_whitespaces=False), SMALL)
+    rows = text_rows(["a", "x▁ b", "", "<added>", "玫▁", "▁", "cd"])
+    added = np.full(rows.n_rows, -1, np.int32)
+    added[3] = 99
+    tally = engine.new_tally()
+    ids = engine.encode(rows, added, np.ones(rows.n_rows, np.bool_), tally)
+    texts = ["a", "x▁ b", "", "", "玫▁", "▁", "cd"]
+    expected = [slowly(engine._normalizer, SMALL, text) for text in texts]  # type: ignore[attr-defined]
+    expected[3] = [99]
+    assert [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)] == expected
+    assert tally.n_words == 6
+    assert {row["word"].decode(): row["count"] for row in tally.oov_words().to_pylist()} == {"▁x▁▁b": 1, "▁玫▁": 1}
+
+
+def test_the_tally_counts_units_with_unknown_characters() -> None:
+    engine = engine_of(PLAIN, SMALL)
+    tally = engine.new_tally()
+    encode(engine, ["ab 玫a ab\n玫A\u3000 ab", "x", "", " cd 玫玫", "ab"], tally)
+    assert tally.n_words == 9
+    words = {row["word"].decode(): row["count"] for row in tally.oov_words().to_pylist()}
+    assert words == {"▁玫a": 2, "▁x": 1, "▁玫玫": 1}
+    assert [c.tolist() for c in tally.oov_characters()] == [[ord("x"), ord("玫")], [1, 4]]

@@ -3,6 +3,7 @@
 implementation."""
 
 import pyarrow as pa
+import pytest
 import regex
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,20 @@ def test_bytes(model: BPE, words: list[str]) -> None:
         _check(Tokenizer(model=model, pre_tokenizer=ByteLevel(False, use_regex)), model, _letters(words))
 
 
+@pytest.mark.parametrize("suffix", [None, "</w>"])
+def test_a_token_of_a_character_and_ascii(suffix: str | None) -> None:
+    # Nothing else reaches across the right end of the character.
+    dash = _spelled("—")
+    merges = [(dash[:1], dash[1]), (dash[:2], dash[2]), (dash, '"')]
+    tokens = [*BYTE_ALPHABET, *(left + right for left, right in merges)]
+    if suffix:
+        merges = [*merges[:2], (dash, '"' + suffix)]
+        tokens = [*tokens[:-1], *(b + suffix for b in BYTE_ALPHABET), dash + '"' + suffix]
+    model = BPE({t: i for i, t in enumerate(tokens)}, merges, end_of_word_suffix=suffix, byte_level=True)
+    pre_tokenizer = Sequence((Split(CLIP, "removed", is_regex=True, invert=True), ByteLevel(False)))
+    _check_words(Tokenizer(model=model, pre_tokenizer=pre_tokenizer), model, ["—", '—"', '———"', '—"—', '"—"', "a—b"])
+
+
 def _letters(words: list[str]) -> list[str]:
     # An emoji is no letter, so that it would not be in one word with them.
     return [word.replace("😀", "") or "中" for word in words]
@@ -97,6 +112,29 @@ def test_bytes_with_a_suffix(model: BPE, words: list[str]) -> None:
         _check_words(tok, model, [text, f"{text} {text}", f"{text}，{text}"])
 
 
+@pytest.mark.parametrize("suffix", ["</w>", " ", "é", "\n", "▁"])
+@pytest.mark.parametrize("ignore_merges", [False, True])
+def test_a_suffix_on_the_other_side_of_a_cut(suffix: str, ignore_merges: bool) -> None:
+    # Only at the end of a word does a merge reach across.
+    def chain(text: str, ended: str) -> list[tuple[str, str]]:
+        parts = [*text[:-1], text[-1] + ended]
+        return [("".join(parts[:k]), parts[k]) for k in range(1, len(parts))]
+
+    you, good = _spelled("你"), _spelled("好")
+    merges = [*chain(you, ""), *chain(good, ""), *chain(good, suffix), (you, good + suffix)]
+    tokens = [
+        *BYTE_ALPHABET,
+        *(b + suffix for b in BYTE_ALPHABET),
+        *(a + b for a, b in merges),
+        _spelled("我我") + suffix,
+    ]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    model = BPE(vocab, merges, end_of_word_suffix=suffix, ignore_merges=ignore_merges, byte_level=True)
+    pre_tokenizer = Sequence((Split(CLIP, "removed", is_regex=True, invert=True), ByteLevel(False)))
+    tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
+    _check_words(tok, model, ["你好", "我你好", "你好我", "我我你好你好", "我我", "我我我", "好好好，你你你你"])
+
+
 CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 
@@ -130,3 +168,10 @@ def test_characters(model: BPE, words: list[str]) -> None:
     # The words that a scanner finds, and those that are found before the loop.
     for pre_tokenizer in (WhitespaceSplit(), Split(" ", "removed")):
         _check(Tokenizer(model=model, pre_tokenizer=pre_tokenizer), model, words)
+
+
+@pytest.mark.parametrize("text", ["我你好", "我们你好", "们好们们们", "你好", "好"])
+def test_entries_that_only_a_whole_word_becomes(text: str) -> None:
+    tokens = [*BYTE_ALPHABET, _spelled("你好"), _spelled("好")]
+    model = BPE({t: i for i, t in enumerate(tokens)}, [], ignore_merges=True, byte_level=True)
+    _check(Tokenizer(model=model, pre_tokenizer=ByteLevel(False)), model, [text])
