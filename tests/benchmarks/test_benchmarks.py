@@ -18,6 +18,7 @@ from benchmarks import (
     pipeline,
     scale,
     shuffle,
+    superwords,
     timing,
     tokenizers,
     train,
@@ -176,3 +177,12 @@ def test_a_plan_of_files_that_do_not_exist_is_closed(capfd: pytest.CaptureFixtur
 
 def test_the_steps_of_a_shuffle_are_measured(tmp_path: Path) -> None:
     assert all(seconds > 0 for seconds in shuffle.measure(str(tmp_path), 1 << 16, 3))
+
+
+def test_the_second_stage_of_superbpe_is_measured_on_counts_that_are_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--gb", "0.002", "--vocab-size", "8000", "--add", "300", "--folder", str(tmp_path)]
+    assert superwords.main(asked) == 0
+    assert capsys.readouterr().out.rstrip().endswith("yes |")
+    assert not list(tmp_path.iterdir())

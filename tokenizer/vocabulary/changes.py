@@ -27,6 +27,7 @@ from tokenmill.tokenizer.vocabulary.words import (
     Printed,
     Tally,
     cut_differently,
+    cutter,
     model_alone,
     portions,
     token_counts,
@@ -112,8 +113,9 @@ def proven(
     """
     counts, used = np.zeros(old.n_ids, np.int64), np.zeros(new.n_ids, np.int64)
     is_new, tally, n_unsettled = np.isin(np.arange(new.n_ids), list(entries)), Tally(), 0
+    cut_old, cut_new = cutter(old), cutter(new)
     for part in portions(words) if words is not None else ():
-        before, after = part.cut(old), part.cut(new)
+        before, after = cut_old(part), cut_new(part)
         changed = cut_differently(before.renumbered(id_of), after)
         counts += token_counts(before, part.counts, old.n_ids)
         used += token_counts(after, part.counts, new.n_ids)
@@ -138,14 +140,17 @@ def proven(
     if entries:
         proof["every new entry is made of its own text"] = _unreachable(new, entries)
     if kept is not None:
-        differ = [cut_differently(part.cut(old).renumbered(id_of), part.cut(new)) for part in portions(kept)]
+        differ = [cut_differently(cut_old(part).renumbered(id_of), cut_new(part)) for part in portions(kept)]
         proof[f"all {sum(map(len, differ)):,} words to keep are cut as before"] = sum(
             int(each.sum()) for each in differ
         )
     report = {
         "change": what, "ids_before": old.n_ids, "ids_after": new.n_ids,
         "added": [
-            {"id": i, "token": entry.token, "count": entry.occurrences, "used": int(used[i])}
+            {
+                "id": i, "token": entry.token,
+                "count": entry.occurrences or None, "used": None if words is None else int(used[i]),
+            }
             for i, entry in entries.items()
         ],
         "removed": [

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
-from tokenmill.tokenizer.vocabulary.words import Counts, Printed, Tally, portions
+from tokenmill.tokenizer.vocabulary.words import Counts, Printed, Tally, cutter, portions
 
 
 class Measures(Printed, tuple[dict[str, Any], ...]):
@@ -45,10 +45,11 @@ def measure(tokenizers: Mapping[str, Tokenizer], word_counts: Counts, *, paralle
       TypeError, ValueError: as `extend`.
     """
     tally = Tally()
+    cut = {name: cutter(each, whole=not is_byte_level(each.pre_tokenizer)) for name, each in tokenizers.items()}
     for part in portions(word_counts):
         columns = {"bytes": pc.binary_length(part.words).to_numpy().astype(np.int64) * part.counts}
-        for name, tokenizer in tokenizers.items():
-            cuts = part.cut(tokenizer, whole=not is_byte_level(tokenizer.pre_tokenizer))
+        for name in tokenizers:
+            cuts = cut[name](part)
             columns |= {f"tokens {name}": cuts.lengths * part.counts, f"unknown {name}": cuts.unknown * part.counts}
         tally.add(part, columns)
     rows, before = list[dict[str, Any]](), dict[tuple[str, str], int]()

@@ -21,7 +21,7 @@ from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.vocabulary.changes import Change, parts_of, proven
 from tokenmill.tokenizer.vocabulary.entries import fixed_ids, marks_of, merged, model_of, rebuilt, symbols_of
 from tokenmill.tokenizer.vocabulary.extending import extend
-from tokenmill.tokenizer.vocabulary.words import Counts, Ints, portions, token_counts
+from tokenmill.tokenizer.vocabulary.words import Counts, Ints, cutter, portions, token_counts
 
 Split = Callable[[int, set[str]], list[int] | None]
 """What an entry is cut into if it is not there itself, given all entries that are; None if it must stay."""
@@ -83,9 +83,9 @@ def replace(
 
 def uses(tokenizer: Tokenizer, counts: Counts) -> Ints:
     """Returns how often counted words use each id, int64[n_ids]."""
-    found = np.zeros(tokenizer.n_ids, np.int64)
+    found, cut = np.zeros(tokenizer.n_ids, np.int64), cutter(tokenizer)
     for part in portions(counts):
-        found += token_counts(part.cut(tokenizer), part.counts, tokenizer.n_ids)
+        found += token_counts(cut(part), part.counts, tokenizer.n_ids)
     return found
 
 

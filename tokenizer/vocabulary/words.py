@@ -4,7 +4,7 @@
 import abc
 import dataclasses
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.models import BPE
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import ByteLevel, is_byte_level
 from tokenmill.tokenizer.ragged import id_rows
 from tokenmill.tokenizer.trainers.word_counts import words_as_bytes, words_as_code_points
@@ -107,30 +109,75 @@ class CountedWords:
         Raises:
           TypeError, ValueError: as `Trainer.train`, for words that are text.
         """
-        words_as_code_points(table)
         words_as_bytes(table)  # so that sums of tokens are below 2**63, too
         table = table.filter(pc.and_(pc.greater(table["count"], 0), pc.greater(pc.binary_length(table["word"]), 0)))
         table = table.combine_chunks()
+        try:
+            words = table["word"].combine_chunks().cast(pa.large_string())
+        except pa.ArrowInvalid:
+            words_as_code_points(table)  # which says what word is not UTF-8
+            raise
         labels = {
             name: table[name].cast(pa.string()).combine_chunks().dictionary_encode()
             for name in table.column_names
             if name not in ("word", "count")
         }
-        words = table["word"].combine_chunks().cast(pa.large_string())
         return cls(words, table["count"].to_numpy().astype(np.int64), labels)
 
     def table(self) -> pa.Table:
         """Returns words and counts as trainers take them."""
         return pa.table({"word": self.words.cast(pa.large_binary()), "count": self.counts})
 
-    def cut(self, tokenizer: Tokenizer, *, whole: bool = True) -> Cuts:
-        """Returns the tokens that the model of a tokenizer makes of each word, unless `whole` cut as its words are."""
-        alone = model_alone(tokenizer)
-        ids = id_rows(
-            (alone if whole else alone.replace(pre_tokenizer=tokenizer.pre_tokenizer)).encode_bare(self.words)
-        )
-        rows = np.repeat(np.arange(ids.n_rows), np.diff(ids.offsets))
-        return Cuts(*ids, np.bincount(rows[ids.values == tokenizer.unk_token_id], minlength=ids.n_rows))
+
+def cutter(tokenizer: Tokenizer, *, whole: bool = True) -> Callable[[CountedWords], Cuts]:
+    """Returns what says which tokens the model of a tokenizer makes of words, unless `whole` cut as its words are."""
+    alone = model_alone(tokenizer)
+    if not whole:
+        alone = alone.replace(pre_tokenizer=tokenizer.pre_tokenizer)
+    apart = _apart_at_spaces(tokenizer) if whole else np.zeros(256, np.bool_)
+
+    def cut(counted: CountedWords) -> Cuts:
+        words, firsts = _cut_at_spaces(counted.words, apart)
+        ids = id_rows(alone.encode_bare(words))
+        offsets = ids.offsets[firsts]
+        cuts = Cuts(ids.values, offsets, np.zeros(offsets.size - 1, np.int64))
+        if tokenizer.unk_token_id is not None:
+            is_unknown = ids.values == tokenizer.unk_token_id
+            cuts = cuts._replace(unknown=np.bincount(cuts.rows[is_unknown], minlength=offsets.size - 1))
+        return cuts
+
+    return cut
+
+
+def _apart_at_spaces(tokenizer: Tokenizer) -> Flags:
+    """Returns bool[256]: after which bytes no entry of a byte-level BPE goes on with a space.
+
+    No merge joins what is on both sides then: each side is cut as by itself.
+    """
+    model = tokenizer.model
+    if not (isinstance(model, BPE) and model.byte_level and is_byte_level(tokenizer.pre_tokenizer)):
+        return np.zeros(256, np.bool_)
+    space = BYTE_ALPHABET[0x20]
+    entries = [*tokenizer.get_vocab(), *(token.content.replace(" ", space) for token in tokenizer.added_tokens)]
+    before = {entry[at - 1] for entry in entries for at in range(1, len(entry)) if entry[at] == space}
+    return np.array([letter not in before for letter in BYTE_ALPHABET])
+
+
+def _cut_at_spaces(words: pa.LargeStringArray, apart: Flags) -> tuple[pa.LargeStringArray, Ints]:
+    """Returns words, cut before the spaces that come after certain bytes, and where each begins, int64[n + 1].
+
+    Words of several are seldom seen twice, but their parts are, which is four times as fast to encode.
+    """
+    offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
+    data = np.frombuffer(words.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    begins = np.append(data == 0x20, True)
+    begins[1:-1] &= apart[data[:-1]]
+    begins[offsets - offsets[0]] = True
+    starts = np.flatnonzero(begins) + offsets[0]
+    if starts.size == offsets.size:
+        return words, np.arange(offsets.size)
+    parts = pa.LargeStringArray.from_buffers(starts.size - 1, pa.py_buffer(starts), words.buffers()[2])
+    return parts, np.searchsorted(starts, offsets)
 
 
 class Printed(abc.ABC):

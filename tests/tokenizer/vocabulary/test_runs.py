@@ -3,6 +3,7 @@
 
 import itertools
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,8 @@ from tests.reference import vocabulary as reference
 from tests.tokenizer.vocabulary.test_extend import NEW, OLD, check_proof, counted, trained
 from tests.word_counts import small, table
 from tokenmill.tokenizer import BPETrainer, Tokenizer
-from tokenmill.tokenizer.vocabulary import extend, measure, superwords
-from tokenmill.tokenizer.vocabulary.runs import mergeable_runs
+from tokenmill.tokenizer.vocabulary import extend, extending, measure, model_alone, runs, superwords
+from tokenmill.tokenizer.vocabulary.words import cutter, portions
 
 
 def characters(*words: str) -> Tokenizer:
@@ -43,19 +44,60 @@ def test_runs_hold_all_that_is_frequent_enough_and_nothing_else(words: dict[str,
             expected[run] += count if len(run) > 1 else 0
             run = b
     tokenizer = characters(*words)
-    tables = [table([row]) for row in words.items()]  # as a large artifact, a stretch at a time; 1 byte of room: files
-    found = mergeable_runs(tables, tokenizer, least, room)
+    tables = [table([row]) for row in words.items()]  # as a large artifact, a stretch at a time
+    found = runs.Neighbours(tables, tokenizer).runs(least, room)
     texts = ["".join(str(tokenizer.id_to_token(i)) for i in row) for row in np.split(found.values, found.offsets[1:-1])]
     assert dict(zip(texts, found.counts.tolist(), strict=False)) == {run: n for run, n in expected.items() if n}
 
 
-@given(words=st.dictionaries(st.text("ab ", min_size=2, max_size=16), st.integers(1, 9), min_size=1, max_size=9))
-def test_the_second_stage_is_that_of_counting_every_n_gram_again(words: dict[str, int]) -> None:
+@given(
+    words=st.dictionaries(st.text("abc ", min_size=2, max_size=16), st.integers(1, 9), min_size=1, max_size=9),
+    n=st.integers(1, 8), pairs=st.sampled_from([1, 4]), bits=st.sampled_from([2, 5, 24]),
+)  # fmt: skip
+def test_the_second_stage_is_that_of_counting_every_n_gram_again(
+    words: dict[str, int], n: int, pairs: int, bits: int
+) -> None:
+    """However few pairs it begins with, and whatever other pairs are counted with one."""
     tokenizer = characters(*words)
-    expected = reference.extend_bpe(tokenizer.model, words, 8, kept={}, min_count=2)
+    expected = reference.extend_bpe(tokenizer.model, words, n, kept={}, min_count=2)
     if expected:
-        merges = extend(tokenizer, [table([row]) for row in words.items()], 8).tokenizer.model.merges
+        tables = [table([row]) for row in words.items()]
+        with mock.patch.object(extending, "_PAIRS_FOR_EACH", pairs), mock.patch.object(runs, "_BITS", bits):
+            merges = extend(tokenizer, tables, n).tokenizer.model.merges
         assert list(merges) == expected
+
+
+def test_training_reads_again_with_rarer_pairs_until_there_are_enough_entries() -> None:
+    words = [table([("ab", 90), ("cd", 80)]), table([("ef", 3), ("gh", 2)])]
+    tokenizer, asked = characters("abcdefgh"), list[int]()
+    read = runs.Neighbours.runs
+
+    def noted(self: runs.Neighbours, least: int) -> object:
+        asked.append(least)
+        return read(self, least)
+
+    with mock.patch.object(extending, "_PAIRS_FOR_EACH", 1), mock.patch.object(runs.Neighbours, "runs", noted):
+        assert extend(tokenizer, words, 2).tokenizer.n_ids == 10
+        assert asked == [80]
+        base = characters("abcdefgh", "ij")
+        assert extend(base, words, 3, keep=table([("ab", 1)])).tokenizer.n_ids == 13
+        assert asked == [80, 3, 2]
+        with pytest.raises(ValueError, match="what can be merged has 8 tokens, more than the 7 that memory"):
+            mock.patch.object(runs, "MAX_TOKENS", 7)(extend)(base, words, 4)
+
+
+@given(
+    learned=st.lists(st.text("ab é", min_size=1, max_size=9), max_size=9),
+    words=st.lists(st.text("ab é\n", min_size=1, max_size=12), min_size=1, max_size=9),
+)
+def test_words_of_several_words_are_cut_as_the_model_cuts_them(learned: list[str], words: list[str]) -> None:
+    counts = table([(word, 3) for word in dict.fromkeys([*learned, "ab"])])
+    start = Tokenizer.untrained("none", "gpt2", byte_level=True)
+    tokenizer = start.with_model(BPETrainer(vocab_size=270, byte_level=True).train(counts))
+    (counted_words,) = portions(table([(word, 1) for word in dict.fromkeys(words)]))
+    cuts = cutter(tokenizer)(counted_words)
+    expected = model_alone(tokenizer).encode_bare(counted_words.words).to_pylist()
+    assert [row.tolist() for row in np.split(cuts.values, cuts.offsets[1:-1])] == expected
 
 
 def test_superwords_cut_text_as_before_and_then_across_spaces(tmp_path) -> None:
