@@ -284,18 +284,26 @@ HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 
 def write_atomic(path: str, data: bytes | Iterable[bytes]) -> None:
     """Writes a whole file, at once or piece by piece, so that its name never shows a part of it."""
+    write_together({path: data})
+
+
+def write_together(files: Mapping[str, bytes | Iterable[bytes]]) -> None:
+    """Writes whole files, by path: none of them has its name before all are written."""
     # Two attempts at one file may run at once; the last to rename wins, with the same bytes.
-    staged = f"{path}.{uuid.uuid4().hex}.tmp"
+    staged = {path: f"{path}.{uuid.uuid4().hex}.tmp" for path in files}
     try:
-        handle = create(staged)
-        try:
-            for piece in (data,) if isinstance(data, bytes) else data:
-                handle.write(piece)
-        finally:
-            finish(handle)
-        rename(staged, path)
+        for path, data in files.items():
+            handle = create(staged[path])
+            try:
+                for piece in (data,) if isinstance(data, bytes) else data:
+                    handle.write(piece)
+            finally:
+                finish(handle)
+        for path in files:
+            rename(staged[path], path)
     except BaseException:  # an interrupt leaves no half-written file either
-        delete(staged)
+        for each in staged.values():
+            delete(each)
         raise
 
 

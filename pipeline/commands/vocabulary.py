@@ -4,8 +4,10 @@
 import argparse
 import inspect
 import io
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import (
@@ -216,11 +218,15 @@ def _ratio(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"must be LABEL=R, as hi=2.5, got {text!r}") from None
 
 
+_OPTIONS = {"word_counts": "--counts", "keep": "--keep-segmentation-of", "dev": "--dev"}
+"""Arguments that are counts."""
+
+
 class _Words:
     """The words of counts with their labels, a stretch at a time, as often as they are read."""
 
-    def __init__(self, path: str, *tokenizers: "Tokenizer") -> None:
-        """Checks that they are the words of one of these tokenizers at least, and not damaged.
+    def __init__(self, option: str, path: str, *tokenizers: "Tokenizer", by: str | None = None) -> None:
+        """Checks that there are words, of one of these tokenizers at least, with a label, and not damaged.
 
         Raises:
           ValueError: if they are not.
@@ -230,6 +236,11 @@ class _Words:
 
         self._artifact = open_counts(path)
         self._artifact.check_files()
+        if not self._artifact.report["totals"]["n_distinct_words"]:
+            raise ValueError(f"{option}: there are no words in {path!r}")
+        if by is not None and by not in self._artifact.labels:
+            there = ", ".join(self._artifact.labels) or "none"
+            raise ValueError(f"--by: {path!r} has no label {by!r}, only {there}; count with counts.by: [{by}]")
         differing = [differences(each.to_str(), self._artifact.words) for each in tokenizers]
         if all(differing):
             how = f"holds other words than this tokenizer has: {differing[0]}"
@@ -247,9 +258,11 @@ def _made(options: argparse.Namespace) -> "Change":
     tokenizer = Tokenizer.from_file(options.tokenizer)
     given = {name: value for name, value in vars(options).items() if name in inspect.signature(make).parameters}
     given["first" if options.action == "merge" else "tokenizer"] = tokenizer
-    for name in ("word_counts", "keep", "dev"):
+    if options.out is not None and options.action != "balance":  # whose merges are new
+        tokenizer.files(options.out)  # says at once what the format cannot hold
+    for name, option in _OPTIONS.items():
         if given.get(name) is not None:
-            given[name] = _Words(given[name], tokenizer)
+            given[name] = _Words(option, given[name], tokenizer, by=given.get("by"))
     if "second" in given:
         given["second"] = Tokenizer.from_file(given["second"])
     if given.pop("into", False):
@@ -257,21 +270,25 @@ def _made(options: argparse.Namespace) -> "Change":
         if len(given["into"]) < given["n"]:
             n = len(given["into"])
             raise ValueError(f"--add {given['n']}: there are {n} reserved ids; add fewer, or append them")
-    made: Change = make(**given)
+    try:
+        made: Change = make(**given)
+    except ValueError as error:
+        raise ValueError(str(error).replace("word_counts", _OPTIONS["word_counts"])) from error
     return made
 
 
 def _change(options: argparse.Namespace) -> int:
     """Says what changes, writes it unless that is not asked for or something is not proven, and returns the code."""
-    from tokenmill.pipeline import storage
-
     with mistakes():
+        paths = [*filter(None, [options.out]), *options.maps]
         for path in options.maps:
             if not path.endswith((".parquet", ".npy")):
                 raise ValueError(f"--map: must end in .parquet or .npy, got {path!r}")
+            if paths.count(path) > 1:
+                raise ValueError(f"--map: {path!r} is given twice")
         if options.maps and options.out is None:
             raise ValueError("--map: nothing is written with --dry-run; give --out instead")
-        _check_places(options.tokenizer, *filter(None, [options.out]), *options.maps)
+        _check_places(options.tokenizer, *paths)
         change = _made(options)
     if not options.json:
         print(change)
@@ -279,9 +296,7 @@ def _change(options: argparse.Namespace) -> int:
         say(f"nothing is written, for this could not be proven: {'; '.join(failed)}")
     elif options.out is not None:
         with mistakes():
-            _save(change.tokenizer, options.out)
-            for path in options.maps:
-                storage.write_atomic(path, change.map_bytes(path))
+            _write(change.tokenizer, options.out, {path: change.map_bytes(path) for path in options.maps})
     if options.json:
         print_json({"output": None if failed else options.out, **change.report})
     return FAILED if failed else DONE
@@ -291,8 +306,10 @@ def _check_places(tokenizer: str, *paths: str) -> None:
     """Checks, before the work, where files go.
 
     Raises:
-      ValueError: if one would replace a tokenizer that is read, or lies in the results of a job.
+      ValueError: if one would replace a tokenizer that is read, lies in the results of a job, or cannot be written.
     """
+    from tokenmill.pipeline import storage
+
     read = Path(tokenizer).resolve()
     for path in map(Path, paths):
         place = path.resolve()
@@ -301,12 +318,24 @@ def _check_places(tokenizer: str, *paths: str) -> None:
         for folder in place.parents:
             if (folder / "manifest.json").is_file():
                 raise ValueError(f"{str(path)!r} lies in {str(folder)!r}, the results of a job: give another place")
+        if storage.is_remote(str(path)):
+            continue
+        if place.is_dir():
+            raise ValueError(f"{str(path)!r} is a folder: give the name of a file")
+        folder = next(each for each in place.parents if each.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            raise ValueError(f"{str(path)!r} cannot be written, for {str(folder)!r} is no folder that you may write to")
 
 
-def _save(tokenizer: "Tokenizer", path: str) -> None:
-    for left_out in tokenizer.left_out(path):
-        say(f"{path} does not hold {left_out}")
-    tokenizer.save(path)
+def _write(tokenizer: "Tokenizer", out: str, more: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    """Writes a tokenizer and what belongs to it: all of it, or nothing."""
+    from tokenmill.pipeline import storage
+
+    for left_out in tokenizer.left_out(out):
+        say(f"{out} does not hold {left_out}")
+    folder = os.path.dirname(out)
+    files = {os.path.join(folder, name): data for name, data in tokenizer.files(out).items()}
+    storage.write_together({**files, **more})
 
 
 def _superwords(options: argparse.Namespace) -> int:
@@ -314,7 +343,7 @@ def _superwords(options: argparse.Namespace) -> int:
 
     with mistakes():
         _check_places(options.tokenizer, options.out)
-        _save(vocabulary.superwords(Tokenizer.from_file(options.tokenizer), options.words), options.out)
+        _write(vocabulary.superwords(Tokenizer.from_file(options.tokenizer), options.words), options.out)
     print_result(options, {"output": options.out}, [f"in {options.out}"])
     return DONE
 
@@ -325,15 +354,14 @@ def _rename(options: argparse.Namespace) -> int:
 
     names, folder = options.names, Path(options.tokenizer)
     with mistakes():
-        _check_places(options.tokenizer, options.out)
+        _check_places(options.tokenizer, os.path.join(options.out, "*") if folder.is_dir() else options.out)
         renamed = vocabulary.rename(Tokenizer.from_file(options.tokenizer), names)
         if folder.is_dir():
             files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
             written = vocabulary.rename_files(files, names)
-            for name, data in written.items():
-                storage.write_atomic(storage.join(options.out, name), data)
+            storage.write_together({storage.join(options.out, name): data for name, data in written.items()})
         else:
-            _save(renamed, options.out)
+            _write(renamed, options.out)
             written = {options.out: b""}
     told = {"output": options.out, "files": sorted(written), "names": names}
     print_result(options, told, [f"{', '.join(written)} in {options.out}"])
@@ -346,7 +374,7 @@ def _measure(options: argparse.Namespace) -> int:
     with mistakes():
         paths = dict.fromkeys([options.tokenizer, *options.others])
         tokenizers = {path: Tokenizer.from_file(path) for path in paths}
-        words = _Words(options.counts, *tokenizers.values())
+        words = _Words("--counts", options.counts, *tokenizers.values())
         measures = vocabulary.measure(tokenizers, words, parallel=options.parallel)
     print_result(options, list(measures), measures.lines())
     return DONE

@@ -351,7 +351,7 @@ def verify_index(path: str) -> VerifyReport:
         files += [each for source in index.origins(rows) for each in source.files.to_pylist()]
         report.n_files, report.n_bytes = len(files), sum(each["n_bytes"] for each in files)
         report.n_rows, report.n_tokens = len(rows), rows.n_tokens
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:  # a lost file is found wrong, as a changed one is
         report.problems.append(str(error))
     return report
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.pipeline import cli
+from tokenmill.pipeline import cli, storage
 from tokenmill.tokenizer import Tokenizer
 
 TEXTS = {"en": "the mill grinds the text into tokens", "de": "die Mühle mahlt den Text zu Mehl"}
@@ -78,6 +78,10 @@ def test_mistakes_are_named_before_anything_is_written(folder, tmp_path, capsys)
         (["--map", "map.csv"], "--map: must end in .parquet or .npy, got 'map.csv'"),
         (["--keep-segmentation-of", tmp_path], "holds no finished word counts"),
         (["--min-count", "1000"], "nothing can be added: no pair occurs 1000 times"),
+        (["--map", "map.npy", "--map", "map.npy"], "--map: 'map.npy' is given twice"),
+        (["--out", tmp_path], "is a folder: give the name of a file"),
+        (["--out", folder / "de.jsonl" / "new.json"], "de.jsonl' is no folder that you may write to"),
+        (["--out", tmp_path / "new.model"], "sentencepiece cannot"),
     ):
         assert vocab(*words, *more) == 2
         assert said in capsys.readouterr().err
@@ -103,6 +107,31 @@ def test_prune_and_replace_write_maps_for_embeddings(folder, tmp_path, capsys):
     assert Tokenizer.from_file(tmp_path / "replaced.json").n_ids == 280
 
 
+def test_tokenizer_and_maps_are_written_together_or_not_at_all(folder, tmp_path, monkeypatch, capsys):
+    words = ["prune", folder / "old", "--counts", folder / "old", "--to", "270", "--out", tmp_path / "x.json"]
+    create = storage.create
+
+    def full(path):
+        if ".npy" in path:
+            raise OSError(28, "No space left on device", path)
+        return create(path)
+
+    monkeypatch.setattr(storage, "create", full)
+    assert vocab(*words, "--map", tmp_path / "x.parquet", "--map", tmp_path / "x.npy") == 2
+    assert "No space left" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_counts_without_words_are_named_by_their_option(folder, tmp_path, capsys):
+    (tmp_path / "none.jsonl").write_text('{"text": ""}\n')
+    config = {"input": {"paths": [str(tmp_path / "none.jsonl")]}, "tokenizer": {"file": str(folder / "old" / "vocab")}}
+    assert run("count", tmp_path, config | {"output": {"path": str(tmp_path / "none"), "report": False}}) == 0
+    words = ["extend", folder / "old", "--counts", folder / "new", "--add", "9", "--dry-run"]
+    for option in ("--counts", "--keep-segmentation-of"):
+        assert vocab(*words, option, tmp_path / "none") == 2
+        assert f"{option}: there are no words in" in capsys.readouterr().err
+
+
 def test_check_and_transfer_print_what_they_find(folder, tmp_path, capsys):
     assert vocab("check", folder / "old") == 0
     assert capsys.readouterr().out == "every entry can be reached\n"
@@ -120,8 +149,14 @@ def test_merge_balance_superwords_rename_and_measure_write_and_say_what(folder, 
     assert vocab("extend", old, "--counts", new, "--add", "9", "--out", larger, "--json") == 0
     capsys.readouterr()
     assert vocab("merge", old, larger, "--counts", new, "--out", out, "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["added"]) == 9
+    added = json.loads(capsys.readouterr().out)["added"]
+    assert (len(added), added[0]["count"]) == (9, None)
+    assert added[0]["used"] > 0
+    assert vocab("merge", old, larger, "--dry-run", "--json") == 0
+    assert {each["used"] for each in json.loads(capsys.readouterr().out)["added"]} == {None}
     assert Tokenizer.from_file(out).get_vocab() == Tokenizer.from_file(larger).get_vocab()
+    assert vocab("balance", old, "--counts", new, "--dry-run") == 2
+    assert "has no label 'lang', only source; count with counts.by: [lang]" in capsys.readouterr().err
     words = ["balance", old, "--counts", new, "--by", "source", "--ratio", "de=1.2", "--dry-run"]
     assert vocab(*words) == 2
     assert "dev and ratio must be of the languages" in capsys.readouterr().err

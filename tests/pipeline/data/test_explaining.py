@@ -147,3 +147,6 @@ def test_a_changed_source_of_an_index_is_found(tmp_path, outputs, capsys) -> Non
     shard.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     assert main(["verify", packed.name]) == 1
     assert "changed: its SHA-256 is" in capsys.readouterr().out
+    shard.unlink()
+    assert main(["verify", packed.name]) == 1
+    assert shard.name in capsys.readouterr().out
