@@ -66,11 +66,11 @@ def main(arguments: list[str]) -> int:
         measurement["good"] = proven and after > before and run["largest_process_bytes"] < _MOST_BYTES
         measurements.append(measurement)
         rows.append([
-            f"{gb:g} GB", f"{measurement['n_grams']:,}", f"{measurement['file_bytes'] / 1e9:.2f}",
+            *(f"{measurement[name] / 1e9:.2f}" for name in ("n_bytes", "file_bytes")), f"{measurement['n_grams']:,}",
             f"{run['processor_seconds']:.0f}", f"{run['largest_process_bytes'] / 2**20:.0f}",
             f"{said['added'][-1]['count']:,}", f"{before:.3f}", f"{after:.3f}", "yes" if proven else "NO",
         ])  # fmt: skip
-    header = ["counts", "n-grams", "GB on disk", "CPU seconds", "largest process MiB", "least count merged",
+    header = ["GB of counts", "on disk", "n-grams", "CPU seconds", "largest process MiB", "least count merged",
               "bytes/token, words", "superwords", "proven"]  # fmt: skip
     print("\n" + report.table(header, rows))
     if options.save:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tokenmill.tokenizer.compositions import parts_for
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import Unigram
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
@@ -77,10 +78,18 @@ def check(tokenizer: Tokenizer) -> Problems:
                 problems[i] = "shadowed"
             elif ids != [i] and not getattr(tokenizer.model, "ignore_merges", False):
                 problems[i] = "unmakeable"
-    for i, kind in enumerate(kinds(tokenizer).to_pylist()):
+    for i, kind in enumerate(kinds(_decoding(tokenizer)).to_pylist()):
         if kind == "unreachable" and i not in fixed:
             problems.setdefault(i, "unreachable")
     return Problems(Problem(i, names[i] or "", problem) for i, problem in sorted(problems.items()))
+
+
+def _decoding(tokenizer: Tokenizer) -> Tokenizer:
+    """Returns a tokenizer that has a decoder, the one that fits its model if it had none: `##ing` has no text else."""
+    if tokenizer.decoder is not None:
+        return tokenizer
+    fitting = parts_for(tokenizer.model, tokenizer.normalizer, tokenizer.pre_tokenizer, [])
+    return tokenizer.replace(decoder=fitting.decoder)
 
 
 def transfer(old: Tokenizer, new: Tokenizer) -> pa.Table:

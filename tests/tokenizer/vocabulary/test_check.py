@@ -38,6 +38,12 @@ def test_what_a_normalizer_keeps_text_from_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_without_a_decoder_has_the_same_problems(kind: str) -> None:
+    tokenizer = trained(kind)
+    assert found(tokenizer.replace(decoder=None)) == found(tokenizer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_added_entries_have_no_problem_and_are_made_of_old_ones(kind: str) -> None:
     old = trained(kind)
     new = extend(old, counted(old, NEW), 20, keep=counted(old, OLD)).tokenizer
