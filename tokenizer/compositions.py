@@ -14,7 +14,7 @@ from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import BertProcessing, PostProcessor
-from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import CODE_PATTERN, TIKTOKEN_PATTERNS
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL_TYPES = (PieceType.UNKNOWN, PieceType.CONTROL)
@@ -40,6 +40,7 @@ _PRE_TOKENIZERS: Mapping[str, Callable[[], pt.PreTokenizer | None]] = {
     "whitespace_split": pt.WhitespaceSplit,
     "metaspace": pt.Metaspace,
     "whitespace_metaspace": lambda: pt.Sequence((pt.WhitespaceSplit(), pt.Metaspace())),
+    "code": lambda: pt.Split(CODE_PATTERN, "isolated", is_regex=True),
     "none": lambda: None,
 }
 
@@ -83,8 +84,9 @@ def named_pre_tokenizer(name: str, byte_level: bool = False) -> pt.PreTokenizer 
 
     Args:
       name: "bert", "whitespace", "whitespace_split", "metaspace", "whitespace_metaspace" (one "▁" for white
-        space of any length, as sentencepiece has it), "none", or a pattern of byte-level models: "gpt2",
-        "cl100k_base", "o200k_base", "llama3", "qwen", "tekken", ...
+        space of any length, as sentencepiece has it), "none", or a pattern of byte-level models: with numbers whole
+        "gpt2", in threes "cl100k_base", "o200k_base", "llama3", by digits "qwen", "tekken" and "code", where the
+        indentation of a line is one word, ...
       byte_level: whether a byte-level model follows, which HF marks by a `ByteLevel` pre-tokenizer. Without it, the
         words are the same, but the model reads their characters instead of their bytes.
 

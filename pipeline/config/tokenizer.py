@@ -27,7 +27,7 @@ Model = Literal["wordpiece", "bpe", "byte_level_bpe", "unigram", "wordlevel", "c
 NormalizerName = Literal["bert", "nfc", "nfkc", "nmt_nfkc", "sentencepiece", "none"]
 PreTokenizerName = Literal[
     "bert", "whitespace", "whitespace_split", "metaspace", "whitespace_metaspace", "gpt2", "cl100k_base", "o200k_base",
-    "llama3", "qwen", "tekken", "none",
+    "llama3", "qwen", "tekken", "code", "none",
 ]  # fmt: skip
 
 
@@ -112,7 +112,8 @@ class TrainConfig(Section):
     """How text is normalized; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
     pre_tokenizer: PreTokenizerName | None = None
     """How text is split into words; default: bert for wordpiece, cl100k_base for byte_level_bpe, whitespace for
-    wordlevel, else whitespace_metaspace."""
+    wordlevel, else whitespace_metaspace. Numbers stay whole in `gpt2`, are cut into threes in `cl100k_base`,
+    `o200k_base` and `llama3`, into digits in `qwen`, `tekken` and `code`, where an indentation is one word, too."""
     special_tokens: list[NonEmpty] | None = None
     """First entries of the vocabulary, in this order."""
     unk_token: NonEmpty | None = None

@@ -38,5 +38,8 @@ def _named() -> dict[str, str]:
     }
 
 
+CODE_PATTERN = _cased_words("") + r"|\p{N}| ?[^\s\p{L}\p{N}]+|[\r\n]+[ \t]*|\s+(?!\S)|\s+"
+"""Words of source code: of `parseHTTP_v2` `parse`, `HTTP`, `_v` and `2`; a line break and the indentation after it."""
+
 TIKTOKEN_PATTERNS = _named()
 """Name of an encoding -> its pattern; a `.tiktoken` file does not say its own."""
