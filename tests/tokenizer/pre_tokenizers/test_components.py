@@ -14,6 +14,7 @@ from tests.reference import splitting
 from tests.reference.spellings import SPELLINGS
 from tests.reference.tracing import traced_words
 from tests.strategies import text_columns, texts
+from tokenmill.tokenizer.compositions import named_pre_tokenizer
 from tokenmill.tokenizer.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
@@ -110,6 +111,12 @@ def test_scanners_cover_the_text_and_see_nothing_beyond_its_end(name: str, text:
         for around in (b"a", b" ", b"s", b"\n", b"1", "é".encode()):
             column = around * 9 + encoded + around * 9
             assert scan(name, column, len(around) * 9, len(around) * 9 + len(encoded)) == found
+
+
+def test_words_of_code_are_indentations_digits_and_parts_of_names() -> None:
+    found = traced_words(named_pre_tokenizer("code"), "def parseHTTP_v2(x):\n    return  x == 120")
+    expected = "def| parse|HTTP|_v|2|(x|):|\n    |return| | x| ==| |1|2|0"
+    assert "|".join(word for word, _ in found) == expected
 
 
 def test_metaspace_behind_byte_level_is_refused_at_once() -> None:
