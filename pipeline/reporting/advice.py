@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first section of a report: what is unusual about a job, with the cause and what to do, a sentence each."""
+"""What is unusual about a job, with the cause and what to do: of a plan, of a summary, and of a report.
+
+`of_...` are the rules that all of them have: each takes numbers, planned or counted, and from where on they matter.
+`advise` is the first section of a report.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -21,6 +26,77 @@ MUCH = 0.1
 _NONE: Mapping[str, Any] = {"rows": ()}
 SLOW, LEAST_SECONDS = 3.0, 10.0
 """A split is slow if it takes so many times as long as usual for its size, and at least so many seconds."""
+_CHARACTERS = 12
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A setting to look at."""
+
+    setting: str
+    """Its key; "" if no single one is the cause."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.reason}" if self.setting else self.reason
+
+
+def of_documents(n_documents: int, n_records: int, lost: Mapping[str, Mapping[str, int]]) -> Advice | None:
+    """Speaks of an output without documents; `lost`: what became of the records, by reason or rule."""
+    if n_documents:
+        return None
+    if not n_records:
+        return Advice("", "there is no record in the input, and no document in the output")
+    became = " and ".join(
+        f"{sum(reasons.values()):,} were {kind} ({', '.join(f'{name} {n:,}' for name, n in sorted(reasons.items()))})"
+        for kind, reasons in lost.items()
+        if reasons
+    )
+    return Advice("", f"there is no document in the output: of {n_records:,} records {became}")
+
+
+def of_cut(n_cut: int, n_text: int, least: float, *, is_chat: bool) -> Advice | None:
+    """Speaks of tokens of the text that truncation cuts off, from a share of more than `least` on."""
+    if _share(n_cut, n_text) <= least:
+        return None
+    instead = "leave_out leaves such conversations out" if is_chat else "rows keeps them"
+    what = f"{_percent(_share(n_cut, n_text))} of the tokens, {n_cut:,} of {n_text:,}, are cut off, and in no row"
+    return Advice("tokenizer.truncation", f"{what}; overflow: {instead}, a larger max_length keeps some of them")
+
+
+def of_padding(share: float | None, least: float, *, strategy: str | None, is_chat: bool) -> Advice | None:
+    """Speaks of padding; `strategy`: of sequences, None of rows that are padded."""
+    if (share or 0.0) < least:
+        return None
+    places = "rows" if strategy is None else "packed sequences"
+    less = "strategy: concatenate has none"
+    if strategy is None:
+        less = "packed sequences have little"
+    elif is_chat:
+        less = "a larger length has less, and strategy: best_fit"
+    return Advice("output.packing", f"{_percent(share or 0.0)} of the positions in {places} are padding; {less}")
+
+
+def of_unknown(
+    share: float, least: float, to_add: Mapping[str, int], characters: Sequence[str], where: str = ""
+) -> Advice | None:
+    """Speaks of unknown tokens.
+
+    Args:
+      share: of all tokens.
+      least: from which share on they matter.
+      to_add: "50%" and "95%": how many characters the vocabulary would need so that so many of the unknown are known.
+      characters: those, the most frequent first; none if it is not known.
+      where: more about their share.
+    """
+    if share < least:
+        return None
+    remedy = "take another tokenizer, or train one on this text"
+    if characters:
+        first = ", ".join(map(repr, characters[: min(_CHARACTERS, to_add["95%"])]))
+        remedy = f"{to_add['50%']:,} characters more in the vocabulary would remove half of the unknown ones, "
+        remedy += f"{to_add['95%']:,} would remove 95 %, first {first}; or take another tokenizer"
+    return Advice("tokenizer", f"{_percent(share)} of the tokens are unknown{where}; {remedy}")
 
 
 def advise(facts: Mapping[str, Any]) -> list[str]:
@@ -29,24 +105,30 @@ def advise(facts: Mapping[str, Any]) -> list[str]:
     Args:
       facts: as `page.gather` returns them.
     """
-    told = [line.replace("{}", _percent(share)) for share, least, line in _shares(facts) if share >= least]
-    found = (rule(facts) for rule in (_rejected, _unknown, _way_back, _premium, _resized, _slow))
-    rejected, unknown, *others = found
-    return [line for line in (rejected, unknown, *told, *others) if line is not None]
+    stats, of = facts["stats"], facts["config"]
+    packing, made = stats.get("packing"), stats["tokens_made"]
+    lost = {"filtered": facts["filtered"], "rejected": {name: n["count"] for name, n in facts["rejected"].items()}}
+    is_chat, strategy = bool(facts.get("chat")), (of["output"].get("packing") or {}).get("strategy")
+    lines = [
+        _rejected(facts),
+        _unknown(facts),
+        of_documents(facts["headline"]["documents"], facts["headline"]["records"], lost),
+        of_cut(made["cut"], made["text"], LEAST_SHARE, is_chat=is_chat),
+        of_padding(packing and packing["share_of_padding"], MUCH, strategy=strategy, is_chat=is_chat),
+        *(line.replace("{}", _percent(share)) for share, least, line in _shares(facts) if share >= least),
+        *(rule(facts) for rule in (_way_back, _premium, _resized, _slow)),
+    ]
+    return [str(line) for line in lines if line is not None]
 
 
 def _shares(facts: Mapping[str, Any]) -> Iterator[tuple[float, float, str]]:
     """Yields shares of a whole, from where on each is unusual, and what is said then, with `{}` for the share."""
     headline, stats = facts["headline"], facts["stats"]
     packing, windows = stats.get("packing"), stats.get("windows")
-    n_documents, n_records, made = headline["documents"], headline["records"], stats["tokens_made"]
-    yield not n_documents, 1, "There is no document in the output."
+    n_documents, n_records = headline["documents"], headline["records"]
     n = sum(each["count"] for reason, each in facts["rejected"].items() if reason in DAMAGE)
     files = f"{n:,} input file{'s' if n != 1 else ''}"
     yield n, 1, f"{files} could not be read to the end: what comes after the damage is lost."
-    cut = "{} of the tokens of the texts were cut off by tokenizer.truncation: "
-    cut += "a larger max_length, or a stride, which makes windows, keeps them."
-    yield _share(made["cut"], made["text"]), LEAST_SHARE, cut
     rules = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PART}
     n, n_here = sum(rules.values()), n_records - facts["filtered"].get(OTHER_PART, 0)
     by_rule = ", ".join(f"{n:,} by {rule}" for rule, n in rules.items())
@@ -65,7 +147,6 @@ def _shares(facts: Mapping[str, Any]) -> Iterator[tuple[float, float, str]]:
         fewer = "A larger packing.length" + (", or strategy: best_fit," if strategy == "concatenate" else "")
         several = f"{{}} of the documents, {n:,}, are split over several sequences. {fewer} splits fewer."
         yield _share(n, n_documents), MUCH, several
-        yield packing["share_of_padding"] or 0.0, MUCH, "{} of the positions in packed sequences are padding."
 
 
 def _rejected(facts: Mapping[str, Any]) -> str | None:
@@ -84,21 +165,15 @@ def _rejected(facts: Mapping[str, Any]) -> str | None:
     )
 
 
-def _unknown(facts: Mapping[str, Any]) -> str | None:
+def _unknown(facts: Mapping[str, Any]) -> Advice | None:
     oov = facts["stats"]["oov"]
-    share = oov["share_of_tokens"] or 0.0
-    if share < LEAST_SHARE:
-        return None
     worst = max((facts["languages"] or _NONE)["rows"], key=itemgetter("oov_tokens"), default=None)
     where = ""
     if worst is not None and worst["oov_tokens"]:
         of_all = _percent(_share(worst["oov_tokens"], oov["tokens"]))
         where = f", {of_all} of them in {worst['language']}, where {_percent(worst['share_of_oov_tokens'])} are"
-    needed, added = oov["characters_to_add"], "Take another tokenizer, or train one on this text."
-    if oov["characters"]:
-        added = f"Adding {needed['50%']:,} characters to the vocabulary would remove half of the unknown ones, adding "
-        added += f"{needed['95%']:,} would remove 95 %; or take another tokenizer."
-    return f"{_percent(share)} of the tokens are unknown{where}. {added}"
+    most = [each["character"] for each in oov["top_characters"]]
+    return of_unknown(oov["share_of_tokens"] or 0.0, LEAST_SHARE, oov["characters_to_add"], most, where)
 
 
 def _way_back(facts: Mapping[str, Any]) -> str | None:

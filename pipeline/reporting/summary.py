@@ -22,7 +22,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import stats_file
-from tokenmill.pipeline.reporting.advice import LEAST_SHARE
+from tokenmill.pipeline.reporting.advice import LEAST_SHARE, of_cut, of_documents
 from tokenmill.pipeline.reporting.stats_file import StatsFile
 from tokenmill.pipeline.running.display import duration, megabytes
 from tokenmill.tokenizer import Tokenizer
@@ -276,23 +276,16 @@ def _of_input(manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
 def _of_rows(output: str, manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
     """Yields warnings of an output without documents, of much that is cut, and of many unknown tokens."""
     read = _read(output, manifest)
-    if read is not None and not (totals := read["totals"])["n_records"]:
-        yield "there is no record in the input, and no document in the output"
-    elif read is not None and not totals["n_documents"]:
-        became = " and ".join(
-            f"{sum(totals[kind].values()):,} were {kind} ({_listed(totals[kind])})"
-            for kind in ("filtered", "rejected")
-            if totals[kind]
-        )
-        yield f"there is no document in the output: of {totals['n_records']:,} records {became}"
+    if read is not None:
+        totals = read["totals"]
+        lost = {kind: totals[kind] for kind in ("filtered", "rejected")}
+        if none := of_documents(totals["n_documents"], totals["n_records"], lost):
+            yield str(none)
     truncation = config.tokenizer.truncation
-    made = stats_file.read(output).tokens_made if truncation is not None and manifest["shards"] else None
-    if truncation is not None and made is not None and (made.share_cut or 0) > truncation.warn_above:
-        yield (
-            f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made.share_cut, 'of all tokens')}, "
-            f"from {made.documents_cut:,} documents; they are in no row (tokenizer.truncation.warn_above is "
-            f"{truncation.warn_above})"
-        )
+    if truncation is not None and manifest["shards"]:
+        made, least = stats_file.read(output).tokens_made, truncation.warn_above
+        if much := of_cut(made.cut, made.text, least, is_chat=config.input.is_chat):
+            yield f"{much} (tokenizer.truncation.warn_above is {least})"
 
 
 def _of_vocabularies(output: str, manifest: Mapping[str, Any], config: Config) -> Iterator[str]:

@@ -24,7 +24,8 @@ ORDINARY = {
         "packing": {"split_documents": 80, "share_of_padding": 0.09},
         "text": {"steps": [{"step": "nfc", "resized": [{"language": "de", "share": -0.09}]}]},
         "oov": {
-            "share_of_tokens": 0.001, "tokens": 1, "characters": 1, "characters_to_add": {"50%": 1, "95%": 1}
+            "share_of_tokens": 0.001, "tokens": 1, "characters": 1, "characters_to_add": {"50%": 1, "95%": 1},
+            "top_characters": [{"character": "z"}, {"character": "q"}],
         },
         "tokens_made": {"cut": 1, "text": 1000},
         "sample": {"documents": 200, "documents_round_trip_but_for_spaces": 199},
@@ -50,7 +51,7 @@ def change(facts, path, value):
 CHANGES = {
     "many records": ({"headline.rejected": 50}, "5 % of the records were rejected, 50 of 1,000"),
     "large records": ({"flow.0.parts.rejected bytes": 2500}, "50 % of the bytes were rejected, 1 of 1,000 records"),
-    "cut": ({"stats.tokens_made.cut": 20}, "2 % of the tokens of the texts were cut off by tokenizer.truncation"),
+    "cut": ({"stats.tokens_made.cut": 20}, "tokenizer.truncation: 2 % of the tokens, 20 of 1,000, are cut off"),
     "lost": (
         {"stats.sample.documents_round_trip_but_for_spaces": 150},
         "The tokens of 50 of 200 sampled documents do not decode to their text, even if white space and what the "
@@ -75,7 +76,9 @@ CHANGES = {
         {"stats.packing": None, "stats.windows": {"split_documents": 454}},
         "49.9 % of the documents, 454, have several windows",
     ),
-    "padding": ({"stats.packing.share_of_padding": 0.5}, "50 % of the positions in packed sequences are padding."),
+    "padding": (
+        {"stats.packing.share_of_padding": 0.5}, "output.packing: 50 % of the positions in packed sequences are padding"
+    ),
     "filtered": (
         {"headline.filtered": 500, "filtered": {"other_language": 490, "drop": 10}},
         "50 % of the records were filtered, 500 of 1,000: 490 by other_language, 10 by drop.",
@@ -91,7 +94,7 @@ CHANGES = {
         {"languages.rows.1.language": "und", "languages.rows.1.documents": 454},
         "The language of 49.9 % of the documents was not found.",
     ),
-    "empty": ({"headline.documents": 0}, "There is no document in the output."),
+    "empty": ({"headline.documents": 0}, "there is no document in the output: of 1,000 records 90 were filtered"),
     "one file": (
         {"headline.rejected": 50, "sources.rows.1.rejected": 49}, "5 % of the records were rejected, 50 of 1,000 "
         "records, most of them in b.txt",
@@ -103,8 +106,8 @@ CHANGES = {
     "unknown": (
         {"stats.oov.share_of_tokens": 0.25, "stats.oov.tokens": 500, "languages.rows.1.oov_tokens": 400,
          "languages.rows.1.share_of_oov_tokens": 0.5, "stats.oov.characters_to_add": {"50%": 1234, "95%": 5678}},
-        "25 % of the tokens are unknown, 80 % of them in de, where 50 % are. Adding 1,234 characters to the vocabulary "
-        "would remove half of the unknown ones, adding 5,678 would remove 95 %; or take another tokenizer.",
+        "tokenizer: 25 % of the tokens are unknown, 80 % of them in de, where 50 % are; 1,234 characters more in the "
+        "vocabulary would remove half of the unknown ones, 5,678 would remove 95 %, first 'z', 'q'; or take another",
     ),
 }  # fmt: skip
 

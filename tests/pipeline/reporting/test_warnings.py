@@ -19,7 +19,9 @@ def test_the_summary_says_what_was_cut_and_a_threshold_warns(make, render):
     job = make(tokenizer={"truncation": {"max_length": 4}}).run()
     assert "cut 96 60.000% of the 160 tokens of the text, from 12 documents" in render(summarize(str(job.output), 1.0))
     (line,) = warnings(str(job.output), job.config)
-    assert line.startswith("tokenizer.truncation.max_length 4 cut 60.000% of all tokens, from 12 documents")
+    assert line.startswith(
+        "tokenizer.truncation: 60 % of the tokens, 96 of 160, are cut off, and in no row; overflow: rows"
+    )
     for threshold, n_warnings in ((0.6, 0), (0.59, 1), (1, 0), (0, 1)):
         other = make(tokenizer={"truncation": {"max_length": 4, "warn_above": threshold}})
         assert len(warnings(str(job.output), other.config)) == n_warnings
