@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from tokenmill.pipeline.globbing import UnreadablePathError, examine, expand, literal_folder, matcher
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyarrow import fs
 
 
@@ -177,7 +178,7 @@ def open_read(path: str) -> BinaryIO:
     return open(path, "rb")
 
 
-def open_ranges(path: str) -> Any:
+def open_ranges(path: str) -> "pa.NativeFile":
     """Returns a file of a store as Arrow's `NativeFile`, whose `read_at(n_bytes, offset)` asks for those bytes alone.
 
     Raises:

@@ -289,6 +289,21 @@ def test_no_parser_takes_an_option_by_part_of_its_name(repository: Path) -> None
                     assert "allow_abbrev=False" in ast.unparse(node), f"{path}, line {node.lineno}"
 
 
+# Kernels that are longer: called for each byte or sample, their state in local variables costs nothing.
+LONG_KERNELS = {"scan_rows", "scan_elements", "choose"}
+
+
+def test_functions_of_the_pipeline_fit_on_a_screen_and_say_what_they_return(repository: Path) -> None:
+    n_any = 0
+    for path in sorted((repository / "pipeline").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                n_lines = (node.end_lineno or 0) - node.lineno + 1
+                assert n_lines <= 60 or node.name in LONG_KERNELS, f"{path}: {node.name} has {n_lines} lines"
+                n_any += node.returns is not None and ast.unparse(node.returns) == "Any"
+    assert n_any < 10, "JSON of any shape, and what stands for another object, are Any; nothing else need be"
+
+
 def test_tests_have_no_packages(repository: Path) -> None:
     # With one, tests/tokenizer would shadow tokenizer.
     assert list((repository / "tests").rglob("__init__.py")) == []

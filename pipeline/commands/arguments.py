@@ -17,7 +17,7 @@ class Parser(argparse.ArgumentParser):
         self._is_intermixing = False
 
     # Checked here, not at the end of the top parser, so that the message names the right command.
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parses the arguments of a command; an unknown one is an error.
 
         Raises:

@@ -6,7 +6,7 @@ Grain needs no adapter: `Rows` are a `RandomAccessDataSource`.
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,10 @@ from tokenmill.pipeline.data.dataset import Dataset
 from tokenmill.pipeline.data.order import Int64s
 from tokenmill.pipeline.data.rows import Rows, Selection
 from tokenmill.pipeline.data.samples import Readable, Samples, to_numpy
+
+if TYPE_CHECKING:
+    import datasets
+    import tensorflow as tf
 
 
 class TorchLoader:
@@ -102,7 +106,7 @@ def to_torch(batch: pa.RecordBatch) -> dict[str, Any]:
     """Returns the columns of a batch as `to_numpy` does, with tensors of their own in place of arrays."""
     import torch
 
-    def converted(value: Any) -> Any:
+    def converted(value: object) -> object:
         if isinstance(value, list):
             return [converted(each) for each in value]
         return torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
@@ -110,14 +114,14 @@ def to_torch(batch: pa.RecordBatch) -> dict[str, Any]:
     return {name: converted(value) for name, value in to_numpy(batch).items()}
 
 
-def to_tf(samples: Samples) -> Any:
+def to_tf(samples: Samples) -> "tf.data.Dataset":
     """Returns a `tf.data.Dataset` of batches; their lists are ragged tensors, `to_tensor()` makes them dense.
 
     The samples count what TensorFlow has taken: with its `prefetch` that is more than the loop has got.
     """
     import tensorflow as tf
 
-    def specified(field: pa.Field) -> Any:
+    def specified(field: pa.Field) -> "tf.TypeSpec":
         if pa.types.is_large_list(field.type):
             return tf.RaggedTensorSpec([None, None], tf.as_dtype(str(field.type.value_type)), 1, tf.int64)
         return tf.TensorSpec([None], tf.as_dtype(str(field.type)))
@@ -127,7 +131,7 @@ def to_tf(samples: Samples) -> Any:
             columns = zip(batch.schema.names, batch.columns, strict=True)
             yield {name: ragged(column) for name, column in columns}
 
-    def ragged(column: pa.Array) -> Any:
+    def ragged(column: pa.Array) -> "tf.Tensor | tf.RaggedTensor":
         if not pa.types.is_large_list(column.type):
             return tf.constant(column.to_pylist(), tf.as_dtype(str(column.type)))
         values = column.values.to_numpy(zero_copy_only=False)
@@ -137,7 +141,7 @@ def to_tf(samples: Samples) -> Any:
     return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
-def to_hf(rows: Rows) -> Any:
+def to_hf(rows: Rows) -> "datasets.Dataset":
     """Returns a `datasets.Dataset`: of memory maps, Megatron's format and Arrow it is mapped, and nothing is copied.
 
     Files of Parquet are read by `datasets` itself, into its own cache. Memory maps keep their type of ids, uint16 or

@@ -158,7 +158,7 @@ class Dataset(Rows):
         for shard in range(len(self.files)):
             yield from (self.unit(shard, number) for number in range(self._shard(shard).bounds.size - 1))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> dict[str, Any] | pa.RecordBatch:
         """Returns rows; see `Rows`. A single one costs a third of the time that Arrow's scalars would take."""
         if type(key) is not int or not 0 <= key < self._bounds[-1] or self._process != os.getpid():
             return super().__getitem__(key)
@@ -234,7 +234,7 @@ def gathered(
     return pa.record_batch(columns, schema=schema)
 
 
-def _view(column: pa.Array) -> Any:
+def _view(column: pa.Array) -> pa.Array | tuple[np.ndarray] | tuple[np.ndarray, np.ndarray, npt.DTypeLike]:
     """Returns a column as its rows are read quickest: (numbers,), or (numbers, offsets, dtype of a row) of lists."""
     if is_number(column.type) and not column.null_count:
         return (column.to_numpy(zero_copy_only=False),)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.data.dataset import Dataset, open_dataset
@@ -76,7 +77,7 @@ class Indexed(Rows):
         """Yields what is wrong with the index, compared with the sizes of all rows of its sources, which it reads."""
 
     @abc.abstractmethod
-    def _schema(self, columns: Sequence[str] | None) -> Any: ...
+    def _schema(self, columns: Sequence[str] | None) -> pa.Schema: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.name, self.sources, self._columns, self.digest)

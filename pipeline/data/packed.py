@@ -9,7 +9,7 @@ The rows are those of a job with the same `output.packing`, whatever the setting
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,9 @@ from tokenmill.pipeline.output.placement import (
     measure,
     placed_columns,
 )
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer import Tokenizer
 
 _SOURCE = "documents"
 
@@ -62,18 +65,10 @@ def pack(
     """
     from tokenmill.pipeline.config.output import PackingConfig
     from tokenmill.pipeline.output.arranging import packing_ids
-    from tokenmill.tokenizer import Tokenizer
 
     rows = rows if isinstance(rows, Rows) else index.open_rows(rows)
     config = PackingConfig(**settings)
-    for dataset in index.origins(rows):
-        made = dataset.manifest["config"]
-        if dataset.manifest["packing"] is not None or made["tokenizer"]["padding"] is not None:
-            raise ValueError(f"{dataset.name!r} is packed or padded: pack the output of a job that does neither")
-        tokenizer = tokenizer or storage.join(dataset.name, filenames.TOKENIZER)
-    if tokenizer is None:
-        raise ValueError(f"{rows.name} is no output of a job: name its tokenizer.json")
-    separator_id, pad_id = packing_ids(config, Tokenizer.from_str(storage.read_text(tokenizer)))
+    separator_id, pad_id = packing_ids(config, _tokenizer_of(rows, tokenizer))
     form = RowForm.packed(config.strategy, config.length, separator_id, pad_id)
     sizes = np.concatenate([np.zeros(0, np.int32), *(part.astype(np.int32) for part in rows.sizes())])
     numbers = np.arange(sizes.size) if seed is None else rows.order(seed)(np.arange(sizes.size))
@@ -99,6 +94,20 @@ def pack(
     arrays = {"rows.bin": bounds, "pieces.bin": pieces}
     index.write(os.fspath(folder), Packed.kind, record, {_SOURCE: rows}, arrays)
     return Packed(os.fspath(folder), {_SOURCE: rows})
+
+
+def _tokenizer_of(rows: Rows, path: str | None) -> "Tokenizer":
+    """Returns the tokenizer of a file, or that of the job that made rows; ValueError if they cannot be packed."""
+    from tokenmill.tokenizer import Tokenizer
+
+    for dataset in index.origins(rows):
+        made = dataset.manifest["config"]
+        if dataset.manifest["packing"] is not None or made["tokenizer"]["padding"] is not None:
+            raise ValueError(f"{dataset.name!r} is packed or padded: pack the output of a job that does neither")
+        path = path or storage.join(dataset.name, filenames.TOKENIZER)
+    if path is None:
+        raise ValueError(f"{rows.name} is no output of a job: name its tokenizer.json")
+    return Tokenizer.from_str(storage.read_text(path))
 
 
 _PIECE = np.dtype([("document", "<i8"), ("first", "<i4"), ("size", "<i4")])

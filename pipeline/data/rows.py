@@ -52,7 +52,7 @@ class Rows(abc.ABC):
     def with_columns(self, columns: Sequence[str] | None) -> "Rows":
         """Returns the same rows with other columns; None for all that are stored."""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> dict[str, Any] | pa.RecordBatch:
         """Returns one row as a dict of arrays and scalars; or those of a slice or of an array of numbers as a batch."""
         if isinstance(key, slice):
             return self.take(np.arange(*key.indices(len(self))))

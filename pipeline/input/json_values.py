@@ -43,7 +43,7 @@ _DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number)
 KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", Number: "a number"}
 
 
-def decode(line: bytes) -> Any:
+def decode(line: bytes) -> object:
     """Returns the value of a line of JSON, in which numbers are as they are written; ValueError if it is none."""
     return _DECODER.decode(line.decode().strip(" \t\r"))
 

@@ -43,8 +43,9 @@ class _Part(BaseModel):
     def of(cls, counts: Mapping[str, Any], /, **more: Any) -> Self:
         """Returns the fields that are counts of the books, or ratios of two; `more` has all others by their names."""
 
-        def number(name: str) -> Any:
-            return counts.get(f"n_{name}", counts.get(name))
+        def number(name: str) -> int | None:
+            found: int | None = counts.get(f"n_{name}", counts.get(name))
+            return found
 
         values = dict(more)
         for name, each in cls.model_fields.items():

@@ -96,7 +96,7 @@ def _is_dict(kind: Any) -> bool:
 
 def extended_type(
     element_type: Any, field: str, outputs: Mapping[str, Any], step: str, reads: pa.DataType | None = None
-) -> Any:
+) -> object:
     """Returns the type of what `extend` yields.
 
     Args:

@@ -90,8 +90,6 @@ class Tokenize(RowTransform):
         """
         options = _options(oov, max_length, overflow, stride, truncation_side, pad_to, padding_side)
         rows = _Rows(output, with_counts, options.has_windows, messages is not None, as_numpy)
-        if output in rows.others:
-            raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
         if messages is not None and (add_special_tokens or options.has_windows):
             raise ValueError("Tokenize: messages take no add_special_tokens, no overflow: a template is whole")
         if messages is None and chat is not None:
@@ -136,6 +134,13 @@ class _Rows:
     has_masks: bool
     as_numpy: bool
 
+    def __post_init__(self) -> None:
+        others = [name for name in dataclasses.replace(self, output="").fields if name] if self.output else []
+        if self.output in others:
+            raise ValueError(
+                f"Tokenize: output {self.output!r} is the name of another field that it makes; choose another"
+            )
+
     @property
     def fields(self) -> dict[str, Any]:
         """The new fields and their types; the first is that of the ids."""
@@ -143,11 +148,6 @@ class _Rows:
         masks = {"loss_mask": mask} if self.has_masks else {}
         counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
         return {self.output: ids, **masks, **counts, **({"window": np.int32} if self.has_windows else {})}
-
-    @property
-    def others(self) -> list[str]:
-        """The names of the new fields beside that of the ids."""
-        return [*dataclasses.replace(self, output="").fields][1:]
 
     def prepare(self, tokenizer: Tokenizer, layout: Layout) -> Callable[..., Computed]:
         """Returns the function that lays out bare tokens of texts, large_list<int32>, which may have loss masks."""
