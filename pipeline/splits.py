@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,9 @@ class Piece:
     """The source of `input.sources` that the file is of; "" if there are none."""
     problem: str = ""
     """Why nothing of the file can be read: it is one reject, without being opened. "" for all others."""
+    limit: int = 0
+    """In the sample of a plan: where reading ends, in bytes of the decompressed stream, and the rest of a block; 0: no
+    limit."""
 
     @property
     def n_planned(self) -> int:
@@ -72,7 +75,13 @@ class Piece:
         return self.compression == "none" and self.encoding == "utf-8" and not self.has_rows and not self.problem
 
 
-_to_fields = attrgetter(*(field.name for field in fields(Piece)))
+_NAMES = [field.name for field in fields(Piece)]
+_values = attrgetter(*_NAMES)
+
+
+def to_record(piece: Piece) -> dict[str, Any]:
+    """Returns a piece as plain JSON; without a limit, which only a sample has, and so a ledger has not."""
+    return dict(zip(_NAMES if piece.limit else _NAMES[:-1], _values(piece), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ class Split:
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
-        return _to_json([self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields])
+        return _to_json([self.index, self.id, [[*to_record(piece).values()] for piece in self.pieces], self.fields])
 
     def of_folder(self, number: int, salt: str) -> "Split":
         """Returns the same split as the folder of this number among those of the job has it.
@@ -149,7 +158,8 @@ class Splits(Sequence[Split]):
             self._ids.append(_hash(salt, pieces))
             self._sizes.append(sum(piece.n_planned for piece in pieces))
             self._works.append(sum(piece.n_work for piece in pieces))
-            self._data += zlib.compress(_to_json([_to_fields(piece) for piece in pieces]).encode(*_LENIENT), 1)
+            line = _to_json([[*to_record(piece).values()] for piece in pieces])
+            self._data += zlib.compress(line.encode(*_LENIENT), 1)
             self._ends.append(len(self._data))
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.counts import PieceCounts, flatten, nest
 from tokenmill.pipeline.books.json_files import Count, FileName
 from tokenmill.pipeline.books.sums import SortedRuns, SplitRuns, Sums
 from tokenmill.pipeline.filenames import EMPTY, entry_name
-from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.pipeline.splits import Piece, Split, to_record
 
 FORMAT_VERSION = 5
 """The version of the format of ledger entries."""
@@ -152,8 +152,7 @@ class SplitEntry(Entry):
     def to_json(self) -> bytes:
         """Returns this as JSON; of each piece the counts that are not zero."""
         inputs = [counts.to_record() for counts in self.inputs]
-        names = [each.name for each in dataclasses.fields(Piece)]
-        pieces = [{name: getattr(piece, name) for name in names} for piece in self.pieces]
+        pieces = [to_record(piece) for piece in self.pieces]
         others = asdict(dataclasses.replace(self, inputs=(), pieces=()))  # which would copy every value of every piece
         return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs, "pieces": pieces})
 

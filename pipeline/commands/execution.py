@@ -94,20 +94,7 @@ class Request:
         from tokenmill.pipeline.estimating import forecast, report
 
         plan, settings = self.plan()
-        start = self._measure_start(settings)
-        return report.Told.of(forecast.forecast(plan), start, settings.workers)
-
-    def _measure_start(self, settings: "RunnerSettings") -> float | None:
-        """Returns the seconds that the job takes to start and end, besides its work; None if it does not run here."""
-        from tokenmill.pipeline.estimating.rehearsal import START_SECONDS, measure_start
-
-        if settings.name is not None:
-            return None
-        try:
-            return measure_start(self.job, self.config, settings)
-        except Exception as error:  # not every config can use the made-up text
-            say(f"warning: the start could not be measured, so {START_SECONDS:.0f} s are assumed for it: {error}")
-            return START_SECONDS
+        return report.Told.of(forecast.forecast(plan, settings), settings.workers)
 
     def _check_output(self, mode: "Mode") -> None:
         """Refuses a folder that another job owns or has filled: now, because listing the input may take minutes."""

@@ -51,7 +51,6 @@ def _warm(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.estimating import rehearsal
     from tokenmill.pipeline.running.messages import explain
-    from tokenmill.pipeline.running.runners import RunnerSettings
     from tokenmill.tokenizer.compiling import kernel as compiling
     from tokenmill.tokenizer.compiling.waiting import waiting
 
@@ -69,7 +68,7 @@ def _warm(options: argparse.Namespace) -> int:
         job: JobName = options.job or ("run" if can_run else "count")
         beside = _start_beside(config) if job in ("run", "tokenize") else None
         try:
-            rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _look)
+            rehearsal.rehearse(job, config, _look)
         except Exception as error:  # the job will fail in the same way, or the made-up text differs from its input
             problems.append(explain(error))
         if beside is not None:

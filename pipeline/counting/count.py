@@ -17,7 +17,7 @@ import fnmatch
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,6 +72,8 @@ class Counting:
     n_partitions: int = N_PARTITIONS
     plan: str = ""
     """A digest of all splits."""
+    is_sample: bool = False
+    """As `JobPlan.is_sample`: files are not read as a whole, and no limit on rejects applies."""
 
     @functools.cached_property
     def key(self) -> str:
@@ -133,7 +135,6 @@ def count_split(
     of: Counting,
     tokenizer: Tokenizer,
     on_batch: OnBatch | None = None,
-    read: Callable[[Split, InputConfig], Iterator[ReadBatch]] | None = None,
 ) -> SplitEntry:
     """Counts the words of one split into a file of runs, or returns the entry that an earlier attempt has committed.
 
@@ -144,7 +145,6 @@ def count_split(
       of: what is counted.
       tokenizer: that of `of`.
       on_batch: called after each batch; an exception from it stops the count.
-      read: yields the batches of the split; None: `read_split`.
 
     Raises:
       OSError: if a file of the split cannot be read.
@@ -156,7 +156,7 @@ def count_split(
         return committed
     with Staging(of.splits, split.id) as staging:
         counter = _SplitCounter(split, of, tokenizer, staging.create(name))
-        for batch in (read or read_split)(replace(split, fields=""), of.input):
+        for batch in read_split(replace(split, fields=""), of.input):
             counted, n_rejected = counter.add(batch)
             if on_batch is not None:
                 on_batch(Amount(counted.n_bytes, counted.n_records, n_rejected, counted.n_filtered))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arithmetic of a plan: counts of a sample scaled up to the corpus, with bounds, and time and memory of the job.
 
-The sample consists of units, the excerpts that were read, in the order of the corpus. Unit i stands for A_i of the N
-planned bytes of the corpus, and has y_i of the thing counted. The estimate and its bounds, which should hold 95 times
-of 100, are
+The sample consists of units, the excerpts that were read, in the order of the corpus; the ledger says what each of
+their pieces counted. Unit i stands for A_i of the N planned bytes of the corpus, and has y_i of the thing counted. The
+estimate and its bounds, which should hold 95 times of 100, are
 
     Y = sum A_i d_i     +- 1.96 sqrt( n / (2 (n - 1)) * sum A_i A_(i-1) (d_i - d_(i-1))^2 * (1 - X / N) )
 
@@ -13,7 +13,8 @@ many, the second suits records. The one with the narrower bounds is used.
 
 The variance is estimated from differences of neighbours because units are evenly spaced: otherwise a corpus sorted by
 language would seem to vary much. The lower bound is at least what was counted. The upper bound is at least that of
-three more than were counted, for things so rare that the sample may have missed them.
+three more than were counted, for things so rare that the sample may have missed them. What the ledger counts of whole
+splits only, such as the bytes of shards, is estimated in proportion to something that it counts of pieces.
 
 The time is measured in parts, and depends on the splits that each worker gets:
 
@@ -21,7 +22,7 @@ The time is measured in parts, and depends on the splits that each worker gets:
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,16 @@ class Estimate:
         """Whether both bounds equal the number."""
         return self.low == self.value == self.high
 
+    @classmethod
+    def exact(cls, n: int) -> "Estimate":
+        """Returns a number that is known."""
+        return cls(n, n, n)
+
+    def times(self, factor: float) -> "Estimate":
+        """Returns the estimate of what is so many times as large."""
+        high = None if self.high is None else math.ceil(factor * self.high)
+        return Estimate(round(factor * self.value), round(factor * self.low), high)
+
     def plus(self, n: int) -> "Estimate":
         """Returns the estimate of so many more, which are known."""
         return Estimate(self.value + n, self.low + n, None if self.high is None else self.high + n)
@@ -72,45 +83,39 @@ class Unit:
     n_meant: float
     """The planned bytes that were to be read for it: they differ by the records at the ends of ranges. The same as
     `n_planned` where no range was read, as of compressed files."""
-    counts: dict[str, float]
-    stands_for: float | None = None
-    """The planned bytes of the corpus that it stands for; None: in proportion to `n_meant`."""
-
-
-def spread(units: Sequence[Unit], name: str, total: float, by: Sequence[float]) -> None:
-    """Divides a count that is known only for all units together among them, in proportion to `by`, if not all are 0."""
-    of, planned = sum(by), sum(unit.n_planned for unit in units)
-    for unit, n in zip(units, by, strict=True):
-        share = n / of if of else unit.n_planned / planned if planned else 1 / len(units)
-        unit.counts[name] = total * share
+    counts: Mapping[str, int]
+    stands_for: float
+    """The planned bytes of the corpus that it stands for."""
 
 
 class Scale:
     """Scales counts of a sample up to the corpus."""
 
-    def __init__(self, units: Sequence[Unit], n_planned: int | None) -> None:
-        """Takes the sample, in the order of the corpus, and the corpus' planned bytes, None if the sample is all."""
+    def __init__(self, units: Sequence[Unit], n_planned: int) -> None:
+        """Takes the sample, in the order of the corpus, and the corpus' planned bytes."""
         self._all = units
         self._units = [unit for unit in units if unit.n_planned > 0]
-        self.names = sorted({name for unit in units for name in unit.counts})
-        """What is counted."""
         self._read = np.array([unit.n_planned for unit in self._units], np.float64)
         self._meant = np.array([unit.n_meant for unit in self._units], np.float64)
-        self._is_whole = n_planned is None
-        self.factor = 1.0 if n_planned is None else max(1.0, n_planned / max(1.0, float(self._read.sum())))
+        self.factor = max(1.0, n_planned / max(1.0, float(self._read.sum())))
         """The size of the corpus as a multiple of the sample."""
-        weights = [unit.n_meant if unit.stands_for is None else unit.stands_for for unit in self._units]
-        self._stands_for = (n_planned or 0) * np.array(weights, np.float64) / max(1.0, sum(weights))
+        weights = np.array([unit.stands_for for unit in self._units], np.float64)
+        self._stands_for = n_planned * weights / max(1.0, float(weights.sum()))
 
     def counted(self, name: str) -> int:
         """Returns how many there are in the sample."""
-        return round(sum(unit.counts.get(name, 0) for unit in self._all))
+        return sum(unit.counts.get(name, 0) for unit in self._all)
+
+    def in_proportion(self, n: int, to: str, *, more: float = 0.0) -> Estimate:
+        """Returns the estimate of what the sample as a whole has `n` of, as evenly spread as what `to` names."""
+        counted = self.counted(to)
+        if not counted:
+            return Estimate(round(n * self.factor), n, math.ceil((n + _MISSED) * self.factor))
+        return self.estimate(to, more=more).times(n / counted)
 
     def estimate(self, name: str, *, more: float = 0.0) -> Estimate:
         """Returns the estimate of a count; `more` is an additional uncertainty, as a share of the value."""
         counted = self.counted(name)
-        if self._is_whole:
-            return Estimate(counted, math.floor(counted * (1 - more)), math.ceil(counted * (1 + more)))
         y = np.array([unit.counts.get(name, 0) for unit in self._units], np.float64)
         value, half = min((self._sum(y, by) for by in (self._read, self._meant)), key=lambda each: each[1])
         if len(y) < 2:

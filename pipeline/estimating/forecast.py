@@ -1,30 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A forecast of a job: tokens, rejects, shards and their bytes, each with bounds, from a trial on a sample."""
 
+import importlib
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import parts
-from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.config.formats import formats_with
-from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.counting.counts import open_counts
-from tokenmill.pipeline.estimating import sample, trial
+from tokenmill.pipeline.estimating import sample
 from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Work
-from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
-from tokenmill.pipeline.estimating.trial import AROUND_TEXT, OF_FOLDERS, OF_UNREADABLE, Trial
+from tokenmill.pipeline.estimating.sample import Excerpt
+from tokenmill.pipeline.estimating.trial import INLINE, TrialBooks, Watch, peak_memory, run, sampled
+from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.planning import JobPlan
-from tokenmill.pipeline.reporting.stats import packed
 from tokenmill.pipeline.running.display import megabytes
-from tokenmill.pipeline.shuffling import PlannedShard, plan_passes, plan_shards
-from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.training.train import train_vocabularies
-from tokenmill.tokenizer import Tokenizer
+from tokenmill.pipeline.running.messages import explain
+from tokenmill.pipeline.running.runners import RunnerSettings
+from tokenmill.pipeline.shuffling import plan_passes
+from tokenmill.pipeline.splits import Splits
 
 SAMPLE_BYTES = 64 << 20
 """At most this much text is read; a smaller corpus is read completely."""
@@ -38,12 +31,22 @@ SAMPLE_VOCABULARY = 0.03
 _SHARD_BYTES = 16 << 20
 """The most text of a shard of the sample: enough for a full row group, so that bytes per token are realistic."""
 _PROBE_BYTES, _PROBE_PLACES = 2 << 20, 8
-"""So much text, from so many places, measures the speed before the sample is chosen; few, as a job reads in order."""
+"""So much text, from so many places, measures the start and the speed before the sample is chosen; few, as a job reads
+in order."""
+_SLOW_START = 5.0
 _BYTES_IN_RUNS = {"n_tokens": 4, "n_documents": 60}
 """What a run of a shuffle takes for each token, and for each document with its id, about."""
 
-_OF_TEXT = ("n_records", "n_documents", "n_bytes", "n_chars", "n_words")
-_OF_TOKENIZER = ("n_text_tokens", "n_cut_tokens", "n_tokens", "n_oov_tokens", "shard_rows", "shard_tokens")
+_OF_VOCABULARY = ("n_text_tokens", "n_cut_tokens", "n_tokens", "n_oov_tokens", "shard_", "n_documents.")
+"""What the names of numbers begin with that depend on the vocabulary."""
+_OF_UNREADABLE = ("n_records", "rejected", "rejected.unreadable_file")
+_IN_PROPORTION = {
+    "n_words": "n_text_tokens",  # in proportion to characters its bounds would be too narrow
+    **dict.fromkeys(("n_special_tokens", "n_added_tokens"), "n_documents"),
+    **dict.fromkeys(("shard_rows", "shard_tokens"), "n_tokens"),
+    "n_cut_tokens": "n_cut_tokens",
+}
+"""What is counted of whole splits, by what is as evenly spread."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Forecast:
     n_shards: int
     shard_bytes: Mapping[str, Estimate]
     """By format, index files included."""
+    start_seconds: float
+    """How long the job takes besides its work, here."""
     work: Work
     """The work of the job, for estimates of time and memory."""
 
@@ -75,201 +80,149 @@ class Forecast:
         """Yields the estimates of rejects by reason, or of filtered documents by rule."""
         return ((name, each) for name, each in self.totals.items() if name.startswith(f"{kind}."))
 
-    def share(self, name: str, of: str) -> float:
-        """Returns a share of two totals, by their estimates; 0 if there is none."""
-        part, whole = self.totals.get(name), self.totals.get(of)
-        return part.value / whole.value if part is not None and whole is not None and whole.value else 0.0
+    def value(self, name: str) -> int:
+        """Returns the estimate of a total without its bounds; 0 if it is none of this job."""
+        return self.totals[name].value if name in self.totals else 0
 
 
-def forecast(plan: JobPlan) -> Forecast:
+def forecast(plan: JobPlan, settings: RunnerSettings = INLINE) -> Forecast:
     """Tries a job on a sample of its input, or on all of it if that is small.
+
+    Args:
+      plan: of the job.
+      settings: where it is to run.
 
     Raises:
       OSError: if the input cannot be read, or the temporary folder cannot be written.
       ValueError: if the job would fail on the sample.
     """
-    at_first, train_seconds = trial.peak_memory(), 0.0
-    counting = tokenizing = None
-    unknown: tuple[tuple[str, int], ...] = ()
-    budget = _affordable_bytes(plan)
-    is_whole = budget is None
-    is_guess = plan.counts_words and plan.tokenizes and not is_whole
+    probe = _probe(plan)
+    start_seconds, other_bytes = _start(plan, settings, probe) if plan.splits else 0.0, peak_memory()
+    budget = _affordable_bytes(plan, probe)
     excerpts = [] if budget is None else sample.choose(plan.splits, plan.config.input, budget)
-    n_shards = len(plan.shards()) or len(plan.splits)  # each with documents for every folder
-    with trial.temporary(plan.config) as config:
-        if plan.counting_json is not None:
-            counting = trial.count_words(_splits(plan, excerpts, 0), config, plan.counting_json)
-        if plan.tokenizes:
-            started = time.perf_counter()
-            tokenizers = _tokenizers(plan, config, is_whole)
-            train_seconds = time.perf_counter() - started if plan.config.tokenizer.train is not None else 0.0
-            splits = _splits(plan, excerpts, min(plan.splits.n_work // max(1, n_shards), _SHARD_BYTES))
-            config, shards = _with_shards(plan, config, splits, is_whole)
-            folders = _folders(config, tokenizers)
-            tokenizing = trial.tokenize(splits, folders, shards)
-            unknown = _unknown(tokenizing, folders)
-    trials = [each for each in (counting, tokenizing) if each is not None]
-    scale = Scale(trials[-1].units if trials else [], None if is_whole else plan.n_bytes)
-    totals = _totals(plan, scale, is_guess, is_whole) if trials else {}
-    n_passes, notes = 0, _notes(excerpts, is_guess)
+    splits, n_shards = plan.splits, len(plan.shards()) or len(plan.splits)  # each with documents for every folder
+    if budget is not None:
+        n_bytes = min(splits.n_work // max(1, n_shards), _SHARD_BYTES) if plan.tokenizes else 0
+        splits = sample.together(excerpts, n_bytes, splits.fields)
+    with sampled(plan, splits, shards=0 if budget is None else len(splits)) as tried:
+        watch = _run(tried)
+        books = TrialBooks.read(tried)
+        unknown = books.read_unknown()
+    is_guess = plan.counts_words and plan.tokenizes and tried.is_sample
+    more = SAMPLE_VOCABULARY if is_guess else 0.0
+    scale = Scale(books.units(excerpts), plan.n_bytes) if tried.is_sample else None
+    totals, shard_bytes = _totals(plan, books, scale, more)
+    n_passes, notes = _passes(plan), _notes(excerpts, is_guess)
     if plan.tokenizes and plan.config.output.shuffle is not None:
-        n_passes = len(plan_passes(len(plan.splits), plan.splits.n_work, plan.config.output.shuffle.run_bytes))
         notes = [_disk_of_runs(totals, n_passes), *notes]
-    more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
-    merge_seconds = sum(each.merge_seconds * (1 + (n_passes if each is tokenizing else 0)) for each in trials)
+    factor = scale.factor if scale is not None else 1.0
+    merging = watch.seconds(planning.SHUFFLING_STAGE) * (1 + n_passes) / (1 + _passes(tried))
     return Forecast(
         plan=plan,
-        sample_bytes=scale.counted("n_bytes"),
-        is_whole=is_whole,
-        factor=scale.factor,
+        sample_bytes=books.totals.get("n_bytes", 0),
+        is_whole=scale is None,
+        factor=factor,
         notes=tuple(notes),
         totals=totals,
-        padding=None if tokenizing is None else _padding(plan.config, tokenizing),
+        padding=books.padding,
         unknown=unknown,
         n_shards=len(plan.shards()) or len(plan.splits) * max(1, len(plan.parts)),
-        shard_bytes={
-            name: scale.estimate(f"bytes.{name}", more=more)
-            for name in map(str, plan.config.output.formats if plan.tokenizes else ())
-        },
+        shard_bytes=shard_bytes,
+        start_seconds=start_seconds if plan.splits else watch.start_seconds,
         work=Work(
             split_bytes=plan.splits.sizes,
-            pace=sum(each.pace for each in trials),
-            merge_seconds=merge_seconds * scale.factor,
-            train_seconds=train_seconds,
-            worker_bytes=max((each.memory for each in trials), default=0),
-            other_bytes=at_first,
+            pace=watch.pace(),
+            merge_seconds=(merging + watch.seconds(planning.MERGING_STAGE)) * factor,
+            train_seconds=watch.seconds(planning.TRAINING_STAGE),
+            worker_bytes=watch.memory,
+            other_bytes=other_bytes,
         ),
     )
 
 
-def _affordable_bytes(plan: JobPlan) -> int | None:
+def _probe(plan: JobPlan) -> Splits:
+    """Returns what is tried before the sample is chosen: so much of the input that it takes no time, or all of it."""
+    if plan.splits.n_work <= _PROBE_BYTES:
+        return plan.splits
+    excerpts = sample.choose(plan.splits, plan.config.input, _PROBE_BYTES, _PROBE_PLACES)
+    return sample.together(excerpts, 0, plan.splits.fields)
+
+
+def _start(plan: JobPlan, settings: RunnerSettings, probe: Splits) -> float:
+    """Returns the seconds that a job takes besides its work: Beam is imported, and workers start and end."""
+    started = time.perf_counter()
+    importlib.import_module("tokenmill.pipeline.transforms.jobs")
+    importing, seconds = time.perf_counter() - started, _SLOW_START + 1
+    for _ in range(2):
+        if seconds > _SLOW_START:  # the first time, kernels may have been compiled
+            with sampled(plan, probe, shards=1) as tried:
+                seconds = _run(tried, settings if settings.name is None else INLINE).start_seconds
+    return importing + seconds
+
+
+def _affordable_bytes(plan: JobPlan, probe: Splits) -> int | None:
     """Returns how much text to read: at most `SAMPLE_BYTES` and `SAMPLE_SECONDS`; None: all that there is."""
-    text = plan.splits.n_work
-    if text <= _PROBE_BYTES:
+    if probe is plan.splits:
         return None
-    probe = sample.choose(plan.splits, plan.config.input, _PROBE_BYTES, _PROBE_PLACES)
-    tokenizers = _tokenizers(plan, plan.config, False) if plan.counting_json is None else {}
-    for _ in range(2):  # the first time, kernels are loaded, and the tables of the tokenizer made
-        with trial.temporary(plan.config) as config:
-            started = time.thread_time()
-            if plan.counting_json is not None:
-                tried = trial.count_words(_splits(plan, probe, 0), config, plan.counting_json)
-            else:
-                tried = trial.tokenize(_splits(plan, probe, _PROBE_BYTES), _folders(config, tokenizers), {})
-            seconds = time.thread_time() - started
-    pace = seconds / max(1, sum(unit.counts["n_bytes"] for unit in tried.units))
+    with sampled(plan, probe, shards=1) as tried:
+        pace = _run(tried).pace(of_processor=True) * plan.n_bytes / plan.splits.n_work
     budget = SAMPLE_BYTES
     while budget > _PROBE_BYTES and pace * budget > SAMPLE_SECONDS:
         budget //= 2
-    return None if text <= budget else budget
+    return None if plan.splits.n_work <= budget else budget
 
 
-def _splits(plan: JobPlan, excerpts: Sequence[Excerpt], n_bytes: int) -> list[TrialSplit]:
-    """Returns the splits to try: those of the plan if there are no excerpts, else excerpts, some together."""
-    return sample.together(excerpts, n_bytes, plan.splits.fields) if excerpts else sample.everything(plan.splits)
+def _run(tried: JobPlan, settings: RunnerSettings = INLINE) -> Watch:
+    try:
+        return run(tried, settings)
+    except Exception as error:  # whatever a runner makes of it
+        raise ValueError(explain(error, tried.config.output.path)) from error
 
 
-def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Tokenizer]:
-    """Returns the tokenizer of each folder as a worker gets it, with no word in its tables; trains what there is not.
+def _passes(plan: JobPlan) -> int:
+    shuffle = plan.config.output.shuffle
+    if shuffle is None or not plan.tokenizes:
+        return 0
+    return len(plan_passes(len(plan.splits), plan.splits.n_work, shuffle.run_bytes))
 
-    Of a language that the sample lacks nothing is known, but that it is rare; a tokenizer of another one stands in.
+
+def _totals(
+    plan: JobPlan, books: TrialBooks, scale: Scale | None, more: float
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Returns the estimates of what is counted, and of the bytes of each format.
+
+    They are better than the sample by what was learnt when files were opened. Unreadable files are few and lie
+    together, so a sample says little of them; and where each file is a document, listing them has counted the records.
+
+    Args:
+      plan: of the job.
+      books: what was counted of the sample.
+      scale: what scales it up; None if it is all of the input.
+      more: an additional uncertainty of what the vocabulary decides.
     """
-    folders, of = plan.folders, config.tokenizer
-    if of.train is None:
-        texts = {folder: part.tokenizer.to_str() for folder, part in folders.items() if part.tokenizer is not None}
-    else:
-        labels = {folder: part.config.trained_label for folder, part in folders.items()}
-        must_be = [*labels.values()] if is_whole and all(labels.values()) else []
-        if of.train.model == "unigram" and not is_whole and plan.counts_given is None:
-            # A sample may have too few words for a vocabulary that the whole input gives.
-            of = of.model_copy(update={"train": of.train.model_copy(update={"hard_vocab_limit": False})})
-        counts = open_counts(plan.counts_given or config.output.path)
-        vocabularies = train_vocabularies(counts, of, config.text.tokens, by=config.train_by, labels=must_be)
-        trained = {vocabulary.folder: vocabulary.tokenizer_json for vocabulary in vocabularies}
-        if not trained:
-            raise ValueError("the sample has no words to train on")
-        any_of_them = next(iter(trained.values()))
-        texts = {folder: trained.get(label, any_of_them) for folder, label in labels.items()}
-    made = {text: Tokenizer.from_str(text) for text in texts.values()}
-    for tokenizer in made.values():  # the first use builds tables, which is a part of the start of a job
-        tokenizer.encode_bare(pa.array(["a"], pa.large_string()))
-    return {folder: made[text] for folder, text in texts.items()}
-
-
-def _folders(config: Config, tokenizers: Mapping[str, Tokenizer]) -> dict[str, tuple[Config, Tokenizer]]:
-    return {folder: (each, tokenizers[folder]) for folder, each in parts.configs(config).items()}
-
-
-def _with_shards(
-    plan: JobPlan, config: Config, splits: Sequence[TrialSplit], is_whole: bool
-) -> tuple[Config, dict[str, list[PlannedShard]]]:
-    """Returns the config of a trial and the shards of each folder to merge: those of the job, or one for each split."""
-    shuffle = config.output.shuffle
-    if shuffle is None:
-        return config, {}
-    planned = plan.planned
-    if not is_whole:
-        planned = PlannedSplits(each.split for each in splits)
-        output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(splits)})})
-        config = config.model_copy(update={"output": output})
-    salt = plan.job.digest
-    return config, {name: plan_shards(each.output, planned, salt) for name, each in parts.configs(config).items()}
-
-
-def _totals(plan: JobPlan, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
-    """Returns the estimates of what is counted, made better by what was learnt when files were opened.
-
-    Unreadable files are few and lie together, so a sample says little of them; and where each file is a document,
-    listing them has counted the records.
-    """
-    names, guessed = [*_OF_TEXT], list[str]()
-    if plan.tokenizes:
-        names += AROUND_TEXT
-        guessed += [
-            *_OF_TOKENIZER,
-            *(each for each in scale.names if each.startswith((*(f"{n}." for n in OF_FOLDERS),))),
-        ]
-    for kind in ("rejected", "filtered"):
-        names += [kind, *(each for each in scale.names if each.startswith(f"{kind}."))]
-    totals = {name: scale.estimate(name) for name in names}
-    totals |= {name: scale.estimate(name, more=SAMPLE_VOCABULARY if is_guess else 0.0) for name in guessed}
-    if is_whole:
-        return totals
-    n_pieces, n_unreadable = plan.splits.n_pieces, plan.splits.n_unreadable
-    known = {**dict.fromkeys(OF_UNREADABLE, n_unreadable), "n_bytes": plan.splits.unreadable_bytes}
-    is_document = plan.tokenizes and totals["shard_rows"].value == totals["n_documents"].value  # no packing, no windows
-    totals |= {name: totals.get(name, Estimate(0, 0, 0)).plus(n) for name, n in known.items() if n}
+    if scale is None:
+        exact = {name: Estimate.exact(n) for name, n in books.totals.items()}
+        return exact, {name: Estimate.exact(n) for name, n in books.n_bytes.items()}
+    totals: dict[str, Estimate] = {}
+    for name, n in books.totals.items():
+        wider = more if name.startswith(_OF_VOCABULARY) else 0.0
+        by = _IN_PROPORTION.get(name, "")
+        if name == "shard_rows" and books.rows_are_documents:
+            by = "n_documents"
+        is_of_units = not by or not plan.tokenizes
+        totals[name] = scale.estimate(name, more=wider) if is_of_units else scale.in_proportion(n, by, more=wider)
+    of_bytes = SHARD_SIZE_MATTERS + more
+    shard_bytes = {name: scale.in_proportion(n, "n_tokens", more=of_bytes) for name, n in books.n_bytes.items()}
+    of = plan.splits
+    known = {**dict.fromkeys(_OF_UNREADABLE, of.n_unreadable), "n_bytes": of.unreadable_bytes}
+    totals |= {name: totals.get(name, Estimate.exact(0)).plus(n) for name, n in known.items() if n}
     sections = plan.config.input.by_source.values()
     if all(each.format in formats_with("document") and each.document == "file" for each in sections):
-        totals["n_records"] = Estimate(n_pieces, n_pieces, n_pieces)
+        totals["n_records"] = Estimate.exact(of.n_pieces)
         totals["n_documents"] = totals["n_records"].minus((totals["rejected"], totals["filtered"]))
-        if is_document:
+        if books.rows_are_documents:
             totals["shard_rows"] = totals["n_documents"]
-    return totals
-
-
-def _padding(config: Config, tried: Trial) -> float | None:
-    if (padding := config.tokenizer.padding) is not None:
-        n_rows = sum(entry.shard.rows or 0 for entry in tried.shards)
-        return 1 - sum(entry.shard.tokens or 0 for entry in tried.shards) / max(1, n_rows * padding.length)
-    if config.output.packing is None:
-        return None
-    counts: Counter[str] = Counter()
-    for entry in tried.shards:
-        counts.update(entry.of("packing") or {})
-    return packed(counts).share_of_padding or 0.0
-
-
-def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> tuple[tuple[str, int], ...]:
-    sums: Counter[str] = Counter()
-    for folder, (config, tokenizer) in folders.items():
-        total = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
-        for entry in tried.entries[folder]:
-            with storage.open_read(storage.join(config.output.path, entry.statistics.file)) as handle:
-                total.merge(Statistics.from_bytes(handle.read(), tokenizer.unk_token_id))
-        code_points, counts = total.oov_chars()
-        sums.update(dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)))
-    return tuple(sorted(sums.items(), key=lambda each: (-each[1], each[0])))
+    return totals, shard_bytes
 
 
 def _disk_of_runs(totals: Mapping[str, Estimate], n_passes: int) -> str:
@@ -283,7 +236,7 @@ def _disk_of_runs(totals: Mapping[str, Estimate], n_passes: int) -> str:
 
 def _notes(excerpts: Sequence[Excerpt], is_guess: bool) -> list[str]:
     notes = []
-    limited = [excerpt.pieces[0] for excerpt in excerpts if excerpt.limit is not None]
+    limited = [excerpt.pieces[0] for excerpt in excerpts if excerpt.pieces[0].limit]
     if any(piece.has_rows for piece in limited):
         notes.append(
             "of each large run of row groups the beginning was read; the bounds assume that the rest is like it"

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job on a page of made-up text: what it takes to start, and which kernels it compiles.
+"""A job on a page of made-up text, which compiles its kernels: those of a job whose input is not there yet.
 
 Kernels are compiled where they are first called. So there is no list of them that could be out of date: the job itself
 is run, with its own config, in a folder that is then removed.
 """
 
-import importlib
 import itertools
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,15 +17,11 @@ from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.estimating.trial import run
 from tokenmill.pipeline.input.readers import write
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.running.runners import RunnerSettings, open_runner
 from tokenmill.pipeline.training.tokenizers import given_tokenizer, stand_in
 from tokenmill.tokenizer.compiling import kernel
-
-START_SECONDS = 2.0
-"""The start of a job, where it could not be measured."""
-_SLOW_START = 5.0
 
 _WORDS = 26_000
 """Distinct words of the sample: enough for tables to grow, and for more than 256 ids, which are written differently."""
@@ -40,27 +34,7 @@ _SPLIT_BYTES = 3 << 16
 """Cuts the sample into a large split and a small one: arrays of a few rows may have another type, to compile for."""
 
 
-def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> float:
-    """Returns the seconds of a job over the sample: imports of Beam, tokenizer, vocabulary and report included.
-
-    Raises:
-      Exception: whatever the job raises for such a text.
-    """
-    started = time.perf_counter()
-    importlib.import_module("tokenmill.pipeline.transforms.jobs")
-    importing = time.perf_counter() - started
-    seconds = _SLOW_START + 1
-    for _ in range(2):
-        if seconds > _SLOW_START:  # the first time, kernels may have been compiled
-            started = time.perf_counter()
-            rehearse(name, config, settings)
-            seconds = time.perf_counter() - started
-    return importing + seconds
-
-
-def rehearse(
-    name: JobName, config: Config, settings: RunnerSettings, look: Callable[[str], None] = lambda output: None
-) -> None:
+def rehearse(name: JobName, config: Config, look: Callable[[str], None] = lambda output: None) -> None:
     """Runs a job on the sample; leaves nothing behind but kernels in their cache.
 
     Args:
@@ -69,19 +43,12 @@ def rehearse(
     Raises:
       Exception: whatever the job raises for such a text. Kernels compiled before that stay.
     """
-    import apache_beam as beam
-
     from tokenmill.pipeline.reporting import page
-    from tokenmill.pipeline.transforms import jobs
 
     with tempfile.TemporaryDirectory(prefix="tokenmill-rehearsal-") as folder:
         small = _on_sample(config, Path(folder))
         plan = planning.plan_job(name, small)
-        planning.prepare(plan, "new")
-        with open_runner(settings) as (runner, options):
-            pipeline = beam.Pipeline(runner=runner, options=options)
-            jobs.build(pipeline, plan)
-            pipeline.run().wait_until_finish()
+        run(plan, publishes=True)
         for output in parts.folders_of(small.output.path) if plan.tokenizes else ():
             if small.output.report:
                 page.draw(output)
@@ -104,7 +71,7 @@ def rehearse_encoding(config: Config) -> list[Path]:
             file = Path(folder, "tokenizer.json")
             file.write_text(tokenizer.to_str(), encoding="utf-8")
             section = config.tokenizer.model_copy(update={"train": None, "file": str(file)})
-            rehearse("tokenize", config.model_copy(update={"tokenizer": section}), RunnerSettings(None, "inline", 1))
+            rehearse("tokenize", config.model_copy(update={"tokenizer": section}))
     return kernel.saved
 
 

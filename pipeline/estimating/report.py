@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A forecast beside what the finished job counted: for a person, as a table, and for a program, as JSON.
 
-Below the table are settings that the forecast suggests changing: each rule is a function that may give one advice.
+Below the table are settings that the forecast suggests changing, by rules of its own and those of `reporting.advice`.
 """
 
 import itertools
@@ -9,21 +9,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import manifest, parts
+from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.estimating.forecast import Forecast
-from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of
+from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of, named
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.reporting.advice import Advice, of_cut, of_padding, of_unknown
+from tokenmill.pipeline.reporting.stats import SHARES
 from tokenmill.pipeline.running import clock
 from tokenmill.pipeline.running.display import duration, megabytes
+from tokenmill.pipeline.statistics.vocabulary import entries_for
 
 FORMAT_VERSION = 1
 """Version of the JSON."""
@@ -44,15 +49,6 @@ WORTH_SECONDS = 5
 SMALL_SHARD, MANY_SHARDS = 1 << 20, 1000
 MUCH_PADDING, MUCH_REJECTED, MUCH_UNKNOWN = 0.3, 0.01, 0.001
 _SMALLEST_SPLIT = 1 << 20
-_CHARACTERS, _CHARACTERS_COVER = 12, 0.9
-
-
-@dataclass(frozen=True)
-class Advice:
-    """A setting to look at."""
-
-    setting: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -67,10 +63,10 @@ class Told:
     """What the finished job counted; None if there is none."""
 
     @classmethod
-    def of(cls, forecast: Forecast, start_seconds: float | None, workers: int) -> "Told":
-        """Returns a forecast with the times of up to so many workers, given that of the start; None: none."""
-        numbers = [*(1 << k for k in range(workers.bit_length()) if 1 << k < workers), workers]
-        seconds = {n: forecast.work.seconds(start_seconds, n) for n in numbers} if start_seconds is not None else {}
+    def of(cls, forecast: Forecast, workers: int) -> "Told":
+        """Returns a forecast with the times of up to so many workers; with 0 of none: the job does not run here."""
+        numbers = [*(1 << k for k in range(workers.bit_length()) if 1 << k < workers), *([workers] if workers else [])]
+        seconds = {n: forecast.work.seconds(forecast.start_seconds, n) for n in numbers}
         return cls(forecast, seconds, advise(forecast, max(1, workers)), outcome(forecast.plan))
 
     @property
@@ -99,9 +95,7 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
     totals = finished["totals"]
     if not plan.tokenizes and counts.REPORT_NAME in {record["file"] for record in finished["files"]}:
         totals = counts.read_report(output)["totals"]
-    actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
-    for kind in ("rejected", "filtered"):
-        actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
+    actual: dict[str, float] = {**named(flatten(totals))}
     for part in finished.get("parts", ()):
         actual |= {f"{name}.{part['folder']}": part["totals"][name] for name in OF_FOLDERS}
     folders = map(manifest.read, parts.folders_of(output))
@@ -166,9 +160,7 @@ def render(told: Told) -> RenderableType:
         splits = f"{len(sizes):,} {'split' if len(sizes) == 1 else 'splits'}"
         lines.append(Text(f"{splits}, the largest {megabytes(max(sizes))}, {_skew(sizes):.1f} times the mean"))
     notes = [Text(note, style="dim") for note in forecast.notes]
-    return Group(
-        *lines, table, *notes, *(Text(f"{each.setting}: {each.reason}", style="yellow") for each in told.advice)
-    )
+    return Group(*lines, table, *notes, *(Text(str(each), style="yellow") for each in told.advice))
 
 
 def _rows(told: Told) -> Iterator[list[str]]:
@@ -211,13 +203,27 @@ def _workers(n: int) -> str:
 
 def advise(forecast: Forecast, workers: int) -> list[Advice]:
     """Returns what to change, the worst first."""
-    given = [rule(forecast, workers) for rule in (_rejects, _idle, _tiny, _cut, _padding, _unknown)]
+    config, n_unknown = forecast.plan.config, np.array([n for _, n in forecast.unknown], np.int64)
+    of = {"is_chat": config.input.is_chat}
+    cut, text = (forecast.value(name) for name in ("n_cut_tokens", "n_text_tokens"))
+    truncation, packing = config.tokenizer.truncation, config.output.packing
+    given = [
+        *(rule(forecast, workers) for rule in (_rejects, _idle, _tiny)),
+        of_cut(cut, text, truncation.warn_above, **of) if truncation is not None else None,
+        of_padding(forecast.padding, MUCH_PADDING, strategy=packing.strategy if packing is not None else None, **of),
+        of_unknown(
+            forecast.value("n_oov_tokens") / max(1, forecast.value("n_tokens")),
+            MUCH_UNKNOWN,
+            {f"{share:.0%}": entries_for(n_unknown, share) for share in SHARES},
+            [character for character, _ in forecast.unknown],
+        ),
+    ]
     return [each for each in given if each is not None]
 
 
 def _rejects(forecast: Forecast, _: int) -> Advice | None:
-    rejected, records = (forecast.totals.get(name, Estimate(0, 0, 0)).value for name in ("rejected", "n_records"))
-    if not rejected or "n_records" not in forecast.totals:
+    rejected, records = forecast.value("rejected"), forecast.value("n_records")
+    if not rejected:
         return None
     config = forecast.plan.config.input
     limits = RejectLimits.of(config)
@@ -260,38 +266,3 @@ def _tiny(forecast: Forecast, _: int) -> Advice | None:
         return None
     setting = "input.split_bytes" if forecast.plan.config.output.shuffle is None else "output.shuffle.shards"
     return Advice(setting, f"there would be {forecast.n_shards:,} shards of {mean:,} bytes of input; make them larger")
-
-
-def _cut(forecast: Forecast, _: int) -> Advice | None:
-    truncation = forecast.plan.config.tokenizer.truncation
-    if truncation is None or (cut := forecast.share("n_cut_tokens", "n_text_tokens")) <= truncation.warn_above:
-        return None
-    instead = "leave_out leaves such conversations out" if forecast.plan.config.input.is_chat else "rows keeps them"
-    reason = f"{cut:.1%} of the tokens would be cut off; overflow: {instead}, a larger max_length keeps some of them"
-    return Advice("tokenizer.truncation", reason)
-
-
-def _padding(forecast: Forecast, _: int) -> Advice | None:
-    if forecast.padding is None or forecast.padding <= MUCH_PADDING:
-        return None
-    if forecast.plan.config.output.packing is None:
-        reason = "of the ids in rows would be padding; packed sequences have little"
-    elif forecast.plan.config.input.is_chat:
-        reason = "of sequences would be padding; a larger length has less, and strategy: best_fit"
-    else:
-        reason = "of sequences would be padding; strategy: concatenate has none"
-    return Advice("output.packing", f"{forecast.padding:.1%} {reason}")
-
-
-def _unknown(forecast: Forecast, _: int) -> Advice | None:
-    share, total = forecast.share("n_oov_tokens", "n_tokens"), sum(n for _, n in forecast.unknown)
-    if share <= MUCH_UNKNOWN:
-        return None
-    reason, n_listed, n_covered = f"{share:.2%} of tokens would be unknown", 0, 0
-    while n_listed < min(_CHARACTERS, len(forecast.unknown)) and n_covered < _CHARACTERS_COVER * total:
-        n_covered += forecast.unknown[n_listed][1]
-        n_listed += 1
-    if n_listed:
-        named = ", ".join(f"{character!r}" for character, _ in forecast.unknown[:n_listed])
-        reason += f"; {n_listed} characters are {n_covered / total:.0%} of the unknown ones, add them: {named}"
-    return Advice("tokenizer", reason)

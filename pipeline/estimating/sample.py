@@ -13,7 +13,6 @@ finer split. Then the beginning is read, as many bytes as the places that hit it
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,17 +39,15 @@ _AHEAD_BYTES = 1 << 15
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A finer split, to be tried; of a plan that reads everything, a split."""
+    """A finer split."""
 
     pieces: tuple[Piece, ...]
-    is_cut_by_bytes: bool = False
+    is_cut_by_bytes: bool
     """Whether its pieces are ranges of bytes: as many records reach into each as reach out."""
     n_places: int = 1
     """How many places hit it."""
-    stands_for: float | None = None
-    """Planned bytes of the corpus that it stands for; None if everything is read."""
-    limit: int | None = None
-    """Bytes of its only piece to read, decompressed; None: all."""
+    stands_for: float = 0.0
+    """Planned bytes of the corpus that it stands for."""
     ratio: float = 1.0
     """Planned bytes for each byte read of a piece with a limit, if it has no rows."""
 
@@ -60,35 +57,28 @@ class Excerpt:
         return sum(piece.n_planned for piece in self.pieces)
 
     @property
+    def read(self) -> tuple[Piece, ...]:
+        """The pieces that are tried: the plan knows which files are unreadable, and the forecast adds all of those."""
+        return tuple(piece for piece in self.pieces if not piece.problem)
+
+    @property
     def n_text(self) -> int:
         """About how many bytes of text are read of it."""
-        if self.limit is None:
+        first = self.pieces[0]
+        if not first.limit:
             return sum(piece.n_work for piece in self.pieces)
-        return self.limit if self.pieces[0].has_rows else max(self.limit, _BLOCK_BYTES)
+        return first.limit if first.has_rows else max(first.limit, _BLOCK_BYTES)
 
     def n_planned(self, n_bytes: int, n_records: int) -> float:
         """Returns the planned bytes of which so many bytes and records were read."""
-        if self.limit is None:
+        piece = self.pieces[0]
+        if not piece.limit:
             return n_bytes if self.is_cut_by_bytes else self.n_bytes
-        (piece,) = self.pieces
         if not piece.has_rows:
             return n_bytes * self.ratio
         with contextlib.closing(archives.open_piece(piece)) as handle:
             n_rows = sum(ROW_READERS[piece.format].count_rows(handle)[piece.start : piece.stop])
         return piece.n_planned * n_records / max(1, n_rows)
-
-
-class TrialSplit(NamedTuple):
-    """A split that is tried: some excerpts, read and written together, as a shard of the job is."""
-
-    split: Split
-    excerpts: tuple[Excerpt, ...]
-
-    @property
-    def limits(self) -> dict[int, int]:
-        """Bytes to read of pieces that are not read to their ends, by the index of the piece."""
-        owners = [excerpt for excerpt in self.excerpts for _ in excerpt.pieces]
-        return {i: excerpt.limit for i, excerpt in enumerate(owners) if excerpt.limit is not None}
 
 
 def choose(splits: Splits, config: InputConfig, n_bytes: int, n_places: int = N_PLACES) -> list[Excerpt]:
@@ -105,7 +95,7 @@ def choose(splits: Splits, config: InputConfig, n_bytes: int, n_places: int = N_
         before = chosen.get((index, number))
         chosen[index, number] = finer[number] if before is None else replace(before, n_places=before.n_places + 1)
     excerpts = [_limited(excerpt, config, unit) for excerpt in chosen.values()]
-    if sum(excerpt.n_text for excerpt in excerpts if excerpt.limit is not None) > max(2 * n_bytes, _FEW_BYTES):
+    if sum(excerpt.n_text for excerpt in excerpts if excerpt.pieces[0].limit) > max(2 * n_bytes, _FEW_BYTES):
         return choose(splits, config, n_bytes, n_places // 2)
     return _weighed(excerpts, splits.n_bytes)
 
@@ -147,43 +137,43 @@ def _limited(excerpt: Excerpt, config: InputConfig, unit: int) -> Excerpt:
     is_one = "document" in FORMATS[piece.format].keys and config.of(piece.source).document == "file"
     if excerpt.is_cut_by_bytes or len(excerpt.pieces) > 1 or piece.n_work <= limit or piece.problem or is_one:
         return excerpt
-    if piece.has_rows:
-        return replace(excerpt, limit=limit)
-    limit = max(1, limit - _BLOCK_BYTES // 2)  # so that as much is read on average
-    if piece.compression == "none":
-        return replace(excerpt, limit=limit)
+    ratio = 1.0
+    if not piece.has_rows:
+        limit = max(1, limit - _BLOCK_BYTES // 2)  # so that as much is read on average
+        if piece.compression != "none":
+            is_longer, ratio = _expand(piece, limit)
+            if not is_longer:
+                return excerpt
+    return replace(excerpt, pieces=(replace(piece, limit=limit),), ratio=ratio)
+
+
+def _expand(piece: Piece, limit: int) -> tuple[bool, float]:
+    """Returns whether a compressed file gives more than `limit` bytes, and the bytes that it has for each of them."""
     n_read = 0
     with contextlib.closing(archives.open_piece(piece)) as handle:
         for chunk in Stream(handle, piece).chunks():
             n_read += len(chunk)
             if n_read >= limit and (handle.tell() >= _HEAD_BYTES or n_read >= _MOST_EXPANDED):
-                return replace(excerpt, limit=limit, ratio=max(1, handle.tell() - _AHEAD_BYTES) / n_read)
+                return True, max(1, handle.tell() - _AHEAD_BYTES) / n_read
     # All of it was decompressed, or what there is before damage; what follows damage is lost to the job, too.
-    return excerpt if n_read <= limit else replace(excerpt, limit=limit, ratio=piece.n_bytes / n_read)
+    return n_read > limit, piece.n_bytes / max(1, n_read)
 
 
-def everything(splits: Sequence[Split]) -> list[TrialSplit]:
-    """Returns all splits, as they are planned."""
-    return [TrialSplit(split, (Excerpt(split.pieces),)) for split in splits]
-
-
-def together(excerpts: Sequence[Excerpt], n_bytes: int, fields: str) -> list[TrialSplit]:
+def together(excerpts: Sequence[Excerpt], n_bytes: int, fields: str) -> Splits:
     """Returns splits of excerpts, with about `n_bytes` of text in each as a shard of the job has; 0: each alone.
 
     Args:
       fields: `Split.fields`.
     """
-    groups: list[list[Excerpt]] = []
-    n_text = n_pieces = 0
+    groups: list[list[Piece]] = []
+    n_text = 0
     for excerpt in excerpts:
-        n_text, n_pieces = n_text + excerpt.n_text, n_pieces + len(excerpt.pieces)
-        is_other = not groups or groups[-1][0].pieces[0].source != excerpt.pieces[0].source
-        if is_other or n_text > n_bytes or n_pieces > MAX_PIECES:
+        if not (pieces := excerpt.read):
+            continue
+        n_text += excerpt.n_text
+        is_other = not groups or groups[-1][0].source != pieces[0].source
+        if is_other or n_text > n_bytes or len(groups[-1]) + len(pieces) > MAX_PIECES:
             groups.append([])
-            n_text, n_pieces = excerpt.n_text, len(excerpt.pieces)
-        groups[-1].append(excerpt)
-    pieces = (tuple(piece for excerpt in group for piece in excerpt.pieces) for group in groups)
-    return [
-        TrialSplit(Split(index, f"{index:016x}", own, fields), tuple(group))
-        for index, (own, group) in enumerate(zip(pieces, groups, strict=True))
-    ]
+            n_text = excerpt.n_text
+        groups[-1] += pieces
+    return Splits(groups, "", fields)

@@ -72,7 +72,6 @@ def read_split(
     input: InputConfig,
     batch_bytes: int = BATCH_BYTES,
     wanted: Wanted | None = None,
-    limits: Mapping[int, int] | None = None,
 ) -> Iterator[ReadBatch]:
     """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
 
@@ -85,7 +84,6 @@ def read_split(
       input: how to find documents in it; of several sources, as that of the split says.
       batch_bytes: size of a batch, all columns counted; a larger document comes alone.
       wanted: the records to yield, before a sample is taken of them; None: all.
-      limits: by the index of a piece, how many bytes of it to read; None: everything is read.
 
     Raises:
       OSError: when a file cannot be read or is shorter than it was when the split was planned.
@@ -96,16 +94,14 @@ def read_split(
         raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
     names = [piece.name for piece in split.pieces]
     input = input.of(split.source)
-    for batch in _read_pieces(split, input, batch_bytes, wanted, limits or {}):
+    for batch in _read_pieces(split, input, batch_bytes, wanted):
         yield batch if input.sample is None else _sample_batch(batch, input.sample, input.sample_seed, names)
 
 
-def _read_pieces(
-    split: Split, config: InputConfig, batch_bytes: int, wanted: Wanted | None, limits: Mapping[int, int]
-) -> Iterator[ReadBatch]:
+def _read_pieces(split: Split, config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
-    most_bytes = min(_JOINED_BYTES, batch_bytes) if wanted is None and not limits else -1
+    most_bytes = min(_JOINED_BYTES, batch_bytes) if wanted is None else -1
     left, kept = [*_runs(split.pieces, most_bytes, by_folder=bool(split.fields))][::-1], dict[int, bytes]()
     while left:
         run = left.pop()
@@ -120,15 +116,16 @@ def _read_pieces(
             continue
         index = run.start
         kept.pop(index, None)
-        n_left = limits.get(index)
-        with contextlib.closing(_read_piece(index, split.pieces[index], config, batch_bytes, fields)) as parts:
+        piece, n_read = split.pieces[index], 0
+        with contextlib.closing(_read_piece(index, piece, config, batch_bytes, fields)) as parts:
             for part in parts:
                 part = dataclasses.replace(part, piece=index)
                 counts = count_records(part)
                 if wanted is not None:
                     part, counts = wanted.choose(part, counts)
                 yield from batcher.add(part, {index: counts})
-                if n_left is not None and (n_left := n_left - part.n_bytes) <= 0:
+                n_read += part.n_bytes
+                if 0 < piece.limit <= n_read:
                     break
     yield from batcher.flush()
 

@@ -65,6 +65,9 @@ class JobPlan:
     parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
     """Of an output in parts, the job of each folder by its name. All have the same `splits`, whose ids are those of the
     first folder."""
+    is_sample: bool = False
+    """Whether `splits` are a sample of those of a job, which a plan tries: it has parts of files, and need not have
+    every language."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
@@ -144,7 +147,7 @@ class JobPlan:
             return None
         config, n = self.config, n_partitions_of(self.splits.n_work)
         words = config.input, config.output.path, self.counting_json, config.counts, config.text
-        return Counting(*words, n, f"{self.planned.digest:016x}")
+        return Counting(*words, n, f"{self.planned.digest:016x}", self.is_sample)
 
 
 def plan_job(name: JobName, config: Config) -> JobPlan:

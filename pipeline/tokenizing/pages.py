@@ -172,19 +172,16 @@ class Step(Protocol):
         """Returns the page with what this step makes."""
 
 
-def read_pages(
-    works: Sequence[Work], wanted: Wanted | None = None, limits: Mapping[int, int] | None = None
-) -> Iterator[Page]:
+def read_pages(works: Sequence[Work], wanted: Wanted | None = None) -> Iterator[Page]:
     """Reads a split once into pages for each of its folders, in turn; the last page of each is empty.
 
     Args:
       works: the same split for each folder, at least one.
       wanted: the documents to read; None: all.
-      limits: as for `read_split`.
     """
     split, config, number = works[0].split, works[0].config, 0
     books = [SplitBooks(work) for work in works]
-    for batch in read_split(split, config.input, wanted=wanted, limits=limits):
+    for batch in read_split(split, config.input, wanted=wanted):
         for part in _cut(label(batch, config), config):
             yield from (Page(number, part, work, of) for work, of in zip(works, books, strict=True))
             number += 1

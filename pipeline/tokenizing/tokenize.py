@@ -5,7 +5,7 @@ Pages of a split go to a staged shard, or to sorted runs; all of it is committed
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
@@ -90,7 +90,6 @@ def tokenize_folders(
     works: Sequence[Work],
     wanted: Wanted | None = None,
     *,
-    limits: Mapping[int, int] | None = None,
     on_tokens: OnTokens | None = None,
 ) -> list[LedgerEntry]:
     """Reads a split once for several folders, and does for each of them what `tokenize_split` does.
@@ -98,7 +97,6 @@ def tokenize_folders(
     Args:
       works: the same split for each folder.
       wanted: as for `tokenize_split`.
-      limits: as for `read_split`.
       on_tokens: as for `tokenize_split`.
 
     Returns:
@@ -109,7 +107,7 @@ def tokenize_folders(
     with contextlib.ExitStack() as stack:
         steps = {work.folder: [step(work) for step in STEPS] for work in todo}
         writers = {work.folder: stack.enter_context(SplitWriter(work)) for work in todo}
-        for page in read_pages(todo, wanted, limits) if todo else ():
+        for page in read_pages(todo, wanted) if todo else ():
             folder = page.work.folder
             entries[folder] = writers[folder](_through(steps[folder], page, on_tokens))
     return [entry for entry in entries.values() if entry is not None]

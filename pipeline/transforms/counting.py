@@ -152,7 +152,8 @@ class TrainVocabulary(beam.PTransform):
 
     def expand(self, folder: PCollection[str]) -> PCollection[list[Vocabulary]]:  # noqa: D102
         config, folders = self.plan.config, self.plan.folders.values()
-        labels = [each.config.trained_label for each in folders] if config.train_by and self.plan.tokenizes else ()
+        needs_all = config.train_by and self.plan.tokenizes and not self.plan.is_sample
+        labels = [each.config.trained_label for each in folders] if needs_all else ()
         train = beam.Map(_train, config.tokenizer, tuple(config.text.tokens), config.train_by, labels)
         step = train.with_output_types(list[Vocabulary])
         return folder | "Train" >> with_memory(step, folder.pipeline, _TRAINING_MEMORY)

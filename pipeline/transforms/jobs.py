@@ -27,30 +27,35 @@ from tokenmill.pipeline.transforms.tokenizing import TokenizeCorpus
 
 def build(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
     """Adds the graph of `plan`; returns a PCollection with one element, the digest of the job, once it is done."""
+    return pipeline | "Publish" >> work(pipeline, plan)
+
+
+def work(pipeline: beam.Pipeline, plan: JobPlan) -> Publish:
+    """Adds the graph of `plan` but for its last step, which it returns: a sample is not published."""
     return {"count": count, "train": train, "tokenize": tokenize, "run": run}[plan.name](pipeline, plan)
 
 
-def count(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
+def count(pipeline: beam.Pipeline, plan: JobPlan) -> Publish:
     """Counts words: input -> counts/."""
     counted = pipeline | "CountCorpus" >> CountCorpus(plan)
-    return pipeline | "Publish" >> Publish(plan, counted=counted)
+    return Publish(plan, counted=counted)
 
 
-def train(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
+def train(pipeline: beam.Pipeline, plan: JobPlan) -> Publish:
     """Trains vocabularies: input -> counts/ -> vocab/, or from existing counts."""
     counted = pipeline | "CountCorpus" >> CountCorpus(plan)
     vocabularies = counted | "TrainVocabulary" >> TrainVocabulary(plan)
-    return pipeline | "Publish" >> Publish(plan, counted=counted, vocabularies=vocabularies)
+    return Publish(plan, counted=counted, vocabularies=vocabularies)
 
 
-def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
+def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Publish:
     """Tokenizes with existing tokenizers: input -> shards."""
     tokenizers = _given(pipeline, plan)
     tokenized = pipeline | "TokenizeCorpus" >> TokenizeCorpus(plan, tokenizers)
-    return pipeline | "Publish" >> Publish(plan, tokenized, tokenizers)
+    return Publish(plan, tokenized, tokenizers)
 
 
-def run(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
+def run(pipeline: beam.Pipeline, plan: JobPlan) -> Publish:
     """Trains a vocabulary, or one for each part, and tokenizes, in one graph: input -> counts/ -> shards, vocab/.
 
     A run that goes on trains again, from the same counts to the same vocabulary; `Publish` writes it.
@@ -59,7 +64,7 @@ def run(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
     vocabularies = counted | "TrainVocabulary" >> TrainVocabulary(plan)
     tokenizers = _trained(vocabularies, plan)
     tokenized = pipeline | "TokenizeCorpus" >> TokenizeCorpus(plan, tokenizers)
-    return pipeline | "Publish" >> Publish(plan, tokenized, tokenizers, counted, vocabularies)
+    return Publish(plan, tokenized, tokenizers, counted, vocabularies)
 
 
 def _given(pipeline: beam.Pipeline, plan: JobPlan) -> list[AsSingleton]:
@@ -76,10 +81,13 @@ def _given(pipeline: beam.Pipeline, plan: JobPlan) -> list[AsSingleton]:
 def _trained(vocabularies: PCollection[list[Vocabulary]], plan: JobPlan) -> list[AsSingleton]:
     """Returns the trained tokenizer of each folder, or one for all."""
     labels = {name: folder.config.trained_label for name, folder in plan.with_own_tokenizer.items()}
-    steps = {name: beam.Map(_text_of, label).with_output_types(str) for name, label in labels.items()}
+    steps = {name: beam.Map(_text_of, label, plan.is_sample).with_output_types(str) for name, label in labels.items()}
     return [AsSingleton(vocabularies | f"Tokenizer{name}" >> step) for name, step in steps.items()]
 
 
-def _text_of(vocabularies: Sequence[Vocabulary], label: str) -> str:
-    (text,) = (each.tokenizer_json for each in vocabularies if each.folder == label)
-    return text
+def _text_of(vocabularies: Sequence[Vocabulary], label: str, is_sample: bool) -> str:
+    texts = {each.folder: each.tokenizer_json for each in vocabularies}
+    if not texts:
+        raise ValueError("there are no words to train on")
+    # Nothing is known of a language that a sample lacks, but that it is rare; a tokenizer of another stands in.
+    return texts[label] if not is_sample else texts.get(label, vocabularies[0].tokenizer_json)

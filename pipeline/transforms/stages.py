@@ -67,6 +67,7 @@ class Meter:
         """Starts at zero."""
         self._stage, self._id, self._watcher = stage, split_id, progress.current()
         self.done = Amount()
+        enter_stage(stage)
 
     def add(self, amount: Amount) -> None:
         """Adds what was read or written.

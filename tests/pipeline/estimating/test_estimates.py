@@ -7,19 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.pipeline.estimating import estimates
-from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit, Work, spread
+from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit, Work
 
 
 def sample(counts, sizes, step):
     """Takes every `step`-th block of a corpus."""
-    return [Unit(float(sizes[i]), float(sizes[i]), {"n": int(counts[i])}) for i in range(step // 2, len(sizes), step)]
+    return [unit(sizes[i], counts[i]) for i in range(step // 2, len(sizes), step)]
+
+
+def unit(n_bytes, n, n_meant=None):
+    """Returns a unit that stands for what was to be read of it."""
+    n_meant = float(n_meant or n_bytes)
+    return Unit(float(n_bytes), n_meant, {"n": int(n)} if n else {}, n_meant)
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 5000)), min_size=1, max_size=40))
 def test_a_sample_of_everything_is_exact(blocks):
-    units = [Unit(size, size, {"n": n}) for size, n in blocks]
+    units = [unit(size, n) for size, n in blocks]
     total = sum(n for _, n in blocks)
-    assert Scale(units, None).estimate("n") == Estimate(total, total, total)
     scaled = Scale(units, sum(size for size, _ in blocks)).estimate("n")
     assert scaled.value == pytest.approx(total, abs=1)
     assert scaled.low <= total
@@ -53,24 +58,25 @@ def test_a_sorted_corpus_is_not_taken_for_one_of_great_variance():
 
 def test_long_records_do_not_count_for_more_than_their_bytes():
     """More is read than was meant where a range holds the beginning of a long record."""
-    units = [Unit(1000.0, 1000.0, {"n": 200}) for _ in range(15)]
-    units.insert(7, Unit(50_000.0, 1000.0, {"n": 30_000}))
+    units = [unit(1000, 200) for _ in range(15)]
+    units.insert(7, unit(50_000, 30_000, n_meant=1000))
     found = Scale(units, 1_000_000).estimate("n")
     assert found.value == pytest.approx(1_000_000 * (15 * 0.2 + 0.6) / 16)
 
 
 def test_what_the_sample_has_not_may_still_be_there():
-    units = [Unit(1000.0, 1000.0, {}) for _ in range(10)]
+    units = [unit(1000, 0) for _ in range(10)]
     assert Scale(units, 100_000).estimate("n") == Estimate(0, 0, 30)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(0, 1000))
-def test_spreading_keeps_the_sum(parts, total):
-    units = [Unit(1.0, 1.0, {}) for _ in parts]
-    spread(units, "n", total, parts)
-    assert sum(unit.counts["n"] for unit in units) == pytest.approx(total)
-    if any(parts):
-        assert all(unit.counts["n"] == 0 for unit, n in zip(units, parts, strict=True) if not n)
+def test_what_is_counted_of_the_whole_sample_is_as_spread_as_what_is_counted_of_its_units():
+    scale = Scale([unit(1000, n) for n in (200, 300, 250, 200)], 40_000)
+    of_units = scale.estimate("n")
+    assert of_units == scale.in_proportion(950, "n")
+    twice = scale.in_proportion(1900, "n")
+    assert (twice.value, twice.low) == (2 * of_units.value, 2 * of_units.low)
+    assert twice.high == pytest.approx(2 * of_units.high, abs=2)
+    assert scale.in_proportion(7, "none") == Estimate(70, 7, 100)
 
 
 def work(seconds, **values):

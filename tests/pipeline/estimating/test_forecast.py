@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forecasts: exact where all of the input was read, and within their bounds where it was not."""
 
-import dataclasses
+import functools
 import gzip
 import json
 import random
@@ -21,6 +21,7 @@ from tokenmill.pipeline.estimating import forecast, report, trial
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
+from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
@@ -148,16 +149,11 @@ def test_passes_of_a_shuffle_are_told_and_counted(tmp_path, tiny_vocab_file, mon
     (note,) = forecast.forecast(planned).notes
     assert re.fullmatch(r"the shuffle needs about [\d.]+ kB more in _runs/, until the job ends", note)
     monkeypatch.setattr(passes, "FAN_IN", 2)
-    merging = trial.tokenize
-
-    def tokenize(*args):
-        return dataclasses.replace(merging(*args), merge_seconds=1.0)
-
-    monkeypatch.setattr(trial, "tokenize", tokenize)
+    monkeypatch.setattr(trial.Watch, "seconds", lambda watch, *stages: float(SHUFFLING_STAGE in stages))
     found = forecast.forecast(planned)
     n = len(passes.plan_passes(len(planned.splits), planned.splits.n_work, planned.config.output.shuffle.run_bytes))
     assert n
-    assert found.work.merge_seconds == 1 + n
+    assert found.work.merge_seconds == 1, "a trial of all of the input has these passes, too"
     assert f"; passes before its shards are merged: {n}," in found.notes[0]
 
 
@@ -166,7 +162,9 @@ def test_a_busy_machine_makes_no_sample_smaller(tmp_path, tiny_vocab_file, small
     write(tmp_path, n=10_000)
     planned = plan(tmp_path, tiny_vocab_file, "jsonl")
     alone = forecast.forecast(planned)
-    clock = SimpleNamespace(perf_counter=lambda: 1000 * time.perf_counter(), thread_time=time.thread_time)
+    names = ("perf_counter", "monotonic")
+    slow = {name: functools.partial(lambda now: 1000 * now(), getattr(time, name)) for name in names}
+    clock = SimpleNamespace(**slow, thread_time=time.thread_time)
     monkeypatch.setattr(trial, "time", clock)
     assert forecast.forecast(planned).sample_bytes == alone.sample_bytes
 

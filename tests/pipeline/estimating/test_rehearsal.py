@@ -10,7 +10,6 @@ import pytest
 
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import rehearsal
-from tokenmill.pipeline.running.runners import RunnerSettings
 
 QUICK = {"input": {"paths": ["*.jsonl"]}, "tokenizer": {"train": {"vocab_size": 200}}, "output": {"path": "out"}}
 
@@ -68,7 +67,7 @@ def test_after_a_warm_up_the_job_compiles_nothing(tmp_path, tiny_corpus):
 )
 def test_every_job_runs_on_the_sample(job, sections):
     config = config_of(**sections)
-    rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1))
+    rehearsal.rehearse(job, config)
     assert not Path("out").exists()
 
 

@@ -2,6 +2,7 @@
 """What is read of a corpus: about as much as was asked for, from all over, whole records, none twice."""
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ def read(splits, config):
     return [
         text
         for split in splits
-        for batch in read_split(split.split, config, 1 << 16, limits=split.limits)
+        for batch in read_split(split, config, 1 << 16)
         for text in batch.documents.column("text").to_pylist()
     ]
 
@@ -73,10 +74,11 @@ def test_of_a_large_file_that_is_read_from_its_beginning_the_beginning_is_taken(
     config = InputConfig(paths=[str(tmp_path / f"*{suffix}")])
     splits = plan_splits(config, "salt")
     (excerpt,) = sample.choose(splits, config, 2 << 20)
-    assert excerpt.pieces == splits[0].pieces
-    assert (excerpt.n_places, excerpt.limit) == (64, 3 << 19), "and half a block"
+    (piece,) = excerpt.pieces
+    assert (excerpt.n_places, piece.limit) == (64, 3 << 19), "and half a block"
+    assert (replace(piece, limit=0),) == splits[0].pieces
     (split,) = sample.together([excerpt], 1 << 20, "")
-    batches = list(read_split(split.split, config, 1 << 18, limits=split.limits))
+    batches = list(read_split(split, config, 1 << 18))
     assert all(batch.rejects is None for batch in batches)
     n_bytes, n_records = (sum(getattr(batch, name) for batch in batches) for name in ("n_bytes", "n_records"))
     assert 3 << 19 <= n_bytes < 3 << 20
