@@ -208,14 +208,13 @@ def merge_shard(
     """
     if (committed := load_merged(planned, output, info.digest)) is not None:
         return committed
-    sums = Sums()
+    sums, place = Sums(), (planned.index, planned.n_shards)
     with Staging(output.path, planned.id) as staging, RunFiles(output.path) as files:
         paths = [storage.join(output.path, runs_name(split.split_id)) for split in splits]
-        shard = Shard(staging, planned.index, planned.n_shards, output, info, form, schema)
+        shard = Shard(staging, *place, output, info, form, schema)
         keys_file = staging.create(keys_name(planned.id))
         opened = open_runs(files, paths, splits, schema)
-        keys_of_shard = shard_range(planned.index, planned.n_shards)
-        for keys, rows in merge_range(opened, *keys_of_shard, step_bytes=_step_bytes(output)):
+        for keys, rows in merge_range(opened, *shard_range(*place), step_bytes=_step_bytes(output)):
             sums += (found := sum_rows(keys, rows, None if form.strategy == "windows" else info.padding_side))
             shard.write(rows)
             keys_file.write(keys.astype("<u8"))
