@@ -145,7 +145,7 @@ def _probe(plan: JobPlan) -> Splits:
     if plan.splits.n_work <= _PROBE_BYTES:
         return plan.splits
     excerpts = sample.choose(plan.splits, plan.config.input, _PROBE_BYTES, _PROBE_PLACES)
-    return sample.together(excerpts, 0, plan.splits.fields)
+    return sample.together(excerpts, _PROBE_BYTES, plan.splits.fields)  # one split, as the job has large ones
 
 
 def _start(plan: JobPlan, settings: RunnerSettings, probe: Splits) -> float:
