@@ -9,7 +9,8 @@ estimate and its bounds, which should hold 95 times of 100, are
 
 X are the planned bytes that were read. The density d_i is y_i divided by the bytes that were read, or by those that
 were to be read. The two differ by the records at the ends of ranges. The first suits tokens, of which a long record has
-many, the second suits records. The one with the narrower bounds is used.
+many, the second suits records. The one with the narrower bounds is used. A range in which no record begins, as it is
+inside a long one, counts with the one before it.
 
 The variance is estimated from differences of neighbours because units are evenly spaced: otherwise a corpus sorted by
 language would seem to vary much. The lower bound is at least what was counted. The upper bound is at least that of
@@ -23,7 +24,7 @@ The time is measured in parts, and depends on the splits that each worker gets:
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +95,14 @@ class Scale:
     def __init__(self, units: Sequence[Unit], n_planned: int) -> None:
         """Takes the sample, in the order of the corpus, and the corpus' planned bytes."""
         self._all = units
-        self._units = [unit for unit in units if unit.n_planned > 0]
+        self._units: list[Unit] = []
+        for unit in units:
+            last = self._units[-1] if self._units else None
+            if unit.n_planned > 0 or last is None:
+                self._units.append(unit)
+            else:  # a place inside a long record, in which none begins, is as what was read before it
+                n_meant, stands_for = last.n_meant + unit.n_meant, last.stands_for + unit.stands_for
+                self._units[-1] = replace(last, n_meant=n_meant, stands_for=stands_for)
         self._read = np.array([unit.n_planned for unit in self._units], np.float64)
         self._meant = np.array([unit.n_meant for unit in self._units], np.float64)
         self.factor = max(1.0, n_planned / max(1.0, float(self._read.sum())))

@@ -173,7 +173,7 @@ class TrialBooks:
         entries, shards = dict[str, list[LedgerEntry]](), list[Written]()
         for i, (name, each) in enumerate(plan.folders.items()):
             output = each.config.output.path
-            ids = ((split.renamed(each.job.digest) if i else split).id for split in plan.splits)
+            ids = (split.of_folder(i, each.job.digest).id for split in plan.splits)
             entries[name] = [*_read(LedgerEntry, output, ids)]
             merged = _read(ShardEntry, output, (shard.id for shard in each.shards()))
             shards += entries[name] if plan.config.output.shuffle is None else merged

@@ -64,6 +64,14 @@ def test_long_records_do_not_count_for_more_than_their_bytes():
     assert found.value == pytest.approx(1_000_000 * (15 * 0.2 + 0.6) / 16)
 
 
+def test_places_inside_long_records_are_no_places_of_short_ones():
+    """Half of the corpus are records of 16 units, in most of which none begins."""
+    long = [unit(16_000, 1, n_meant=1000) if i % 16 == 0 else unit(0, 0, n_meant=1000) for i in range(32)]
+    found = Scale([*long, *(unit(1000, 100) for _ in range(32))], 640_000).estimate("n")
+    assert found.value == pytest.approx(32_000 + 20, rel=0.01)
+    assert found.low <= 32_020 <= found.high
+
+
 def test_what_the_sample_has_not_may_still_be_there():
     units = [unit(1000, 0) for _ in range(10)]
     assert Scale(units, 100_000).estimate("n") == Estimate(0, 0, 30)
