@@ -34,7 +34,7 @@ def test_packed_splits_are_what_was_packed(groups, fields):
     assert splits.n_bytes == sum(split.n_bytes for split in plain)
     by_work = sorted(plain, key=lambda split: (-split.n_work, split.index))
     assert [*splits.lines_by_work()] == [split.to_json() for split in by_work]
-    others = [split.renamed("other") for split in splits]
+    others = [split.of_folder(1, "other") for split in splits]
     assert others == [*Splits(groups, "other", fields)]
     assert not {split.id for split in others} & {split.id for split in splits}
     assert splits != [*plain, *plain, plain]
