@@ -252,6 +252,8 @@ def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(
         exec("from tokenmill import Tokenzier")
     loaded = _loaded_after(repository, "tokenmill")
     assert loaded.isdisjoint({"apache_beam", "numba", "numpy", "pyarrow", "tokenmill.pipeline", "tokenmill.tokenizer"})
+    one_name = _loaded_after(repository, "tokenmill; tokenmill.Tokenizer")
+    assert one_name.isdisjoint({"tokenmill.tokenizer.trainers", "pyarrow.compute"})
 
 
 def test_every_source_names_its_licence_and_its_subject(repository: Path) -> None:

@@ -55,23 +55,16 @@ def choose(
     if bert is not None:
         return BertEngine(bert, pre_tokenizer, model, pool), raw
     runner = model_runner(model, reads_bytes=is_byte_level(pre_tokenizer))
-    if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
-        tables = raw_tables(normalizer, model)
-        if tables is not None:
-            return SentencePieceEngine((normalizer, None), normalizer, model, tables, runner, pool), True
-    merges = merges_like_sentencepiece(model)
-    like = _like_sentencepiece(normalizer, pre_tokenizer) if raw and merges else None
-    normalizes = like is not None
-    if merges and like is None and _is_only_spaces(pre_tokenizer, model):
-        like = _SPACES
-    if raw and (like is None or (normalizer is not None and not normalizes)):
+    like = _like_sentencepiece(normalizer, pre_tokenizer, model) if raw else None
+    if like is not None and (tables := raw_tables(like, model)) is not None:
+        return SentencePieceEngine((normalizer, pre_tokenizer), like, model, tables, runner, pool), True
+    only_spaces = _is_only_spaces(pre_tokenizer, model)
+    if raw and not (only_spaces and normalizer is None):
         fused = NormalizedWordsEngine.of(normalizer, pre_tokenizer, model, runner, pool)
         if fused is not None:
             return fused, True
-    tables = raw_tables(like, model) if like is not None else None
-    if like is not None and tables is not None:
-        parts = normalizer if normalizes else None, pre_tokenizer
-        return SentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
+    if only_spaces and (tables := raw_tables(_SPACES, model)) is not None:
+        return SentencePieceEngine((None, pre_tokenizer), _SPACES, model, tables, runner, pool), False
     prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
     scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
     scanner = scanner_of(scans) if scans is not None else None
@@ -80,11 +73,16 @@ def choose(
     return StagedEngine(pre_tokenizer, runner, pool), False
 
 
-def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNormalizer | None:
-    """Returns a sentencepiece normalizer equal to HF's parts, as in Llama 2's and Gemma's files; None if there is none.
+def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any, model: Any) -> SentencePieceNormalizer | None:
+    """Returns a sentencepiece normalizer that does what all parts before the model do; None if there is none.
 
-    The parts replace spaces by "▁", and may put one in front; then nothing is left for the pre-tokenizer to cut at.
+    HF's parts do so in Llama 2's and Gemma's files: they replace spaces by "▁", and may put one in front; then nothing
+    is left for the pre-tokenizer to cut at.
     """
+    if isinstance(normalizer, SentencePieceNormalizer):
+        return normalizer if pre_tokenizer is None and _is_sentencepiece(model) else None
+    if not merges_like_sentencepiece(model):
+        return None
     steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
     has_prefix = steps[:1] == [Prepend(SPACE)]
     if steps[has_prefix:] != [Replace(" ", SPACE)]:
@@ -99,9 +97,11 @@ def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNor
     return SentencePieceNormalizer(b"", add_dummy_prefix=has_prefix, remove_extra_whitespaces=False)
 
 
-def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
-    """Whether a pre-tokenizer only replaces spaces by "▁", and cuts at most where no token reaches across."""
+def _is_only_spaces(pre_tokenizer: Any, model: Any) -> bool:
+    """Whether a pre-tokenizer only replaces spaces by "▁", and cuts at most where no token of BPE reaches across."""
     if not isinstance(pre_tokenizer, Metaspace) or pre_tokenizer.replacement != SPACE:
+        return False
+    if not merges_like_sentencepiece(model):
         return False
     return not (pre_tokenizer.split and model.columns.tokens.characters.has_inside(SPACE))
 
