@@ -15,6 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tests import charsmaps, strategies  # noqa: E402
 from tests.reference.tracing import traced  # noqa: E402
 from tokenmill.tokenizer import normalizers as ours  # noqa: E402
+from tokenmill.tokenizer.normalizers import tables  # noqa: E402
 
 theirs = hf.normalizers
 
@@ -169,3 +170,14 @@ def test_character_maps_of_real_models(shared_data: Path, model: str, some: list
     assert_same(mine, other, texts)
     for text in texts[:100]:
         assert_aligned(mine, other, text)
+
+
+def test_every_pair_that_might_compose() -> None:
+    firsts = sorted(
+        {a for a, _ in tables.compositions()} | {chr(c) for c in range(0x1100, 0x1114)} | {"가", "각", "힣"}
+    )
+    seconds = sorted(
+        {b for _, b in tables.compositions()} | {chr(c) for c in range(0x1160, 0x1178)} | {"\u11a7", "\u11c3"}
+    )
+    texts = [a + b for a in firsts for b in seconds]
+    assert_same(*pair("NFC"), texts)

@@ -450,3 +450,41 @@ def test_what_is_in_the_folder_of_compiled_code_must_be_own_files(place, tmp_pat
         assert machine_code.load(kernel) is None
         with pytest.raises(OSError, match="is not run"):
             another_place(place)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_compiled_code_of_another_user_is_not_run(monkeypatch, tmp_path):
+    source = tmp_path / "kernels.py"
+    source.write_text("")
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(OSError, match="belongs to another user, whose compiled code is not run"):
+        kernel_files.cache_directory(source)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_a_link_on_the_way_is_followed_once(place, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(place.parent)
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "link"))
+    assert another_place(place) == place
+
+
+def test_an_edit_of_an_imported_file_renames_a_cache_and_no_other(tmp_path, monkeypatch):
+    folder = tmp_path / "tokenmill/tokenizer/kernels"
+    folder.mkdir(parents=True)
+    (folder / "scanner.py").write_text("from tokenmill.tokenizer.kernels.utf8 import X\n")
+    (folder / "other.py").write_text("")
+    monkeypatch.setattr(kernel_files, "_ROOT", tmp_path)
+
+    def forget():
+        for remembered in (kernel_files._imports, kernel_files._kernel_files, kernel_files.sources_digest):
+            remembered.cache_clear()
+
+    def digests(source):
+        (folder / "utf8.py").write_text(source)
+        forget()
+        return {name: kernel_files.sources_digest(folder / f"{name}.py") for name in ("utf8", "scanner", "other")}
+
+    before, after = digests("X = 1\n"), digests("X = 2\n")
+    forget()
+    assert {name for name in before if before[name] != after[name]} == {"utf8", "scanner"}
