@@ -163,8 +163,9 @@ class Composition:
         return n_new
 
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
-        """Returns how many tokens there are."""
-        return len(self.get_vocab(with_added_tokens))
+        """Returns how many tokens there are; a piece of a Unigram model that occurs twice counts twice, as in HF."""
+        repeated = len(self.model.vocab) - len(vocab_of(self.model)) if isinstance(self.model, Unigram) else 0
+        return len(self.get_vocab(with_added_tokens)) + repeated
 
     @cached_property
     def _token_of(self) -> Mapping[int, str]:

@@ -216,7 +216,8 @@ class Decoder(Composition):
         as_text = {t.id: normalized_content(self.normalizer, t.content) for t in self.added_tokens if t.normalized}
         if any(tokens[i] != text for i, text in as_text.items()):
             tokens = {**tokens, **as_text}
-        return IdDecoder(tokens, [t.id for t in self.added_tokens if t.special], decoder)
+        special = {t.content for t in self.added_tokens if t.special}  # by its text, as HF: a piece may have two ids
+        return IdDecoder(tokens, [i for i, token in tokens.items() if token in special], decoder)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Decodes one row of ids; bytes that are not UTF-8 become U+FFFD.

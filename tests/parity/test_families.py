@@ -145,6 +145,32 @@ def test_the_differences_are_these() -> None:
     assert seen == set(DIFFERENCES)
 
 
+def test_a_piece_with_two_ids_counts_twice_and_is_special_twice() -> None:
+    """As in CamemBERT, whose unknown token has an id of its file and one of fairseq."""
+    fields = json.loads(families.family("t5"))
+    token = next(token for token in fields["added_tokens"] if token["content"] == "<unk>")
+    unk_id = fields["model"]["unk_id"]
+    assert (token["id"], token["special"]) == (unk_id, True)
+    fields["model"]["vocab"].append(["<unk>", -100.0])
+    token["id"] = len(fields["model"]["vocab"]) - 1
+    ours, theirs = Tokenizer.from_str(json.dumps(fields)), hf.Tokenizer.from_str(json.dumps(fields))
+    assert ours.get_vocab_size() == theirs.get_vocab_size() == len(ours.get_vocab()) + 1
+    for ids in ([unk_id], [token["id"], unk_id, 20], theirs.encode("a \U0001d15e").ids):
+        for skip in (True, False):
+            assert ours.decode(ids, skip) == theirs.decode(ids, skip)
+
+
+def test_a_special_token_that_the_normalizer_changes_is_not_skipped() -> None:
+    """HF spells it as the normalizer does, and no special token is spelled so."""
+    theirs = hf.Tokenizer.from_str(families.family("gpt2"))
+    theirs.normalizer = normalizers.Prepend("_")
+    theirs.add_special_tokens([hf.AddedToken("<a>", normalized=True), hf.AddedToken("<b>", normalized=False)])
+    ours = Tokenizer.from_str(theirs.to_str())
+    ids = [theirs.token_to_id("<a>"), theirs.token_to_id("<b>"), 20]
+    for skip in (True, False):
+        assert ours.decode(ids, skip) == theirs.decode(ids, skip)
+
+
 _BYTE_OF = {
     char: byte for byte, char in enumerate(chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None
     for b in range(256)) if char

@@ -38,8 +38,14 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|\?xml)\b", re.IGNORECASE)
+_KERAS = re.compile(rb'\s*"?\{\s*\\?"class_name\\?":\s*\\?"Tokenizer\\?"')
+_JSON_IN_STRING = re.compile(rb'\s*"(?:\s|\\[nrt])*\{(?:\s|\\[nrt])*\\"')
+_TEMPLATE = re.compile(rb"\s*\{[%{#]")
 _RWKV_LINE = re.compile(r"\d{1,9} (b?(?P<quote>['\"]).*(?P=quote)) \d{1,9}")
 _SENTENCEPIECE_VOCAB = re.compile(r"[^\t]+\t-?\d+(?:\.\d+)?(?:e-?\d+)?")
+_OF_TOKENIZER = {"version", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "vocab"}
+"""Fields of which a `tokenizer.json` or `tekken.json` has at least one, beside its model."""
+
 N_FIRST_BYTES = 4096
 """The most bytes to look at, or this many lines of them:"""
 N_LINES = 16
@@ -144,6 +150,15 @@ def _describe_start(head: bytes) -> str | None:
         return "a tar archive; " + _PACKED
     if _HTML.match(head):
         return "a web page, not the file; a download that was answered with an error, perhaps: get it again"
+    if _KERAS.match(head):
+        return (
+            "a Tokenizer of Keras, a list of words and how often each occurred, which is not read; train a tokenizer "
+            "with `tokenmill train`, or make a WordLevel tokenizer.json of its word_index"
+        )
+    if _JSON_IN_STRING.match(head):
+        return "JSON inside a string of JSON; write what json.loads returns for it to a file, as it is"
+    if _TEMPLATE.match(head):
+        return "a template, of chats perhaps; name the folder, or tokenizer.json"
     if not head.strip(b"\0"):
         return "zeros; a download that broke off, perhaps: get it again"
     lines = head.decode("utf-8", "replace").splitlines()[:-1][:N_LINES]
@@ -177,5 +192,11 @@ def describe_json(fields: dict[str, Any]) -> str | None:
     if "error" in fields or "message" in fields:
         return (
             f"a message, {json.dumps(fields)[:80]}; a download that was answered with an error, perhaps: get it again"
+        )
+    if not _OF_TOKENIZER & fields.keys():
+        names = ", ".join(repr(name)[:40] for name in list(fields)[:3]) or "nothing"
+        return (
+            f"JSON of something else than HF tokenizers, with {names} and no field 'model'; name a tokenizer.json, "
+            "vocab.json with merges.txt, vocab.txt, SentencePiece model, or tiktoken's ranks"
         )
     return None

@@ -106,6 +106,8 @@ def parse(text: str, source: str) -> Node:
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
         return Node(value, source)
+    except TokenizerFileError as error:
+        raise TokenizerFileError(f"{source}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise TokenizerFileError(f"{source}: not JSON: {str(error)[:200] or 'nested too deeply'}") from error
 
@@ -116,6 +118,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"{key!r} stands twice in one object")
+                raise TokenizerFileError(f"{key!r} stands twice in one object; take one of them out")
             seen.add(key)
     return fields

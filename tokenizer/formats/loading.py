@@ -24,7 +24,8 @@ from tokenmill.tokenizer.formats.sentencepiece import tokenizer_parts
 from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.parts import Parts
 
-_VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
+_VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?(\d+)')
+_ID = re.compile(r'":\s*(\d+)')
 _JSON = re.compile(r'\{|\[\s*["{\[]')
 _RANK = re.compile(r"[A-Za-z0-9+/]*={0,2} \d+")
 _MERGE = re.compile(r"[^ \t]+ [^ \t]+")
@@ -114,7 +115,12 @@ def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
     if _JSON.match(start):
         # A whole tokenizer has a model; a vocabulary has only tokens and integers.
         is_whole = '"model"' in text and '"version"' in start[:200] + text[-200:]
-        if not is_whole and _VOCABULARY.match(start):
+        if not is_whole and (found := _VOCABULARY.match(start)):
+            if int(found[1][:18]) and min(ids := [int(i[:18]) for i in _ID.findall(text)], default=0) >= len(ids):
+                raise TokenizerFileError(
+                    f"{path}: these are added tokens, whose ids go on where those of a vocabulary end; name the "
+                    "folder, or tokenizer.json"
+                )
             return _from_merges(path, _beside(path, "a vocabulary of tokens and ids", 0, options), options)
         options.only(path, "a tokenizer in JSON, which says all itself")
         return _kept(data, path, lambda: _from_json(parse(text, str(path)), path))

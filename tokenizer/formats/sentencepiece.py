@@ -280,7 +280,9 @@ def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:
         broken; the message says what.
     """
     if model.trainer.model_type == WORD:
-        raise TokenizerFileError(f"{source}: {model!r}: models of words are not supported")
+        raise TokenizerFileError(
+            f"{source}: {model!r}: models of words are not supported; use one of type unigram, bpe or char"
+        )
     with files.named_in_errors(source):
         return Parts(
             model=unigram_of(model) if model.trainer.model_type == UNIGRAM else bpe_of(model, source),
@@ -388,7 +390,10 @@ def _added_tokens(model: SentencePieceFile) -> list[AddedToken]:
 
 def _decoder(model: SentencePieceFile, source: str) -> Any:
     if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
-        raise TokenizerFileError(f"{source}: a denormalizer has no counterpart among decoders")
+        raise TokenizerFileError(
+            f"{source}: a denormalizer has no counterpart among decoders; clear denormalizer_spec in the model, which "
+            "changes decoded text but no ids"
+        )
     return decoders.of_sentencepiece(
         has_bytes=model.trainer.byte_fallback,
         adds_prefix=model.normalizer.add_dummy_prefix,

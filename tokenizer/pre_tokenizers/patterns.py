@@ -4,7 +4,8 @@ r"""Runs any pattern that neither a scanner nor an automaton covers, with the `r
 HF reads patterns with Oniguruma in its Ruby dialect. They are translated for `regex`: different spellings are
 rewritten, and categories, scripts, `\s`, `\d` and `\w` become the sets of characters that they are in Oniguruma, so
 that the Unicode versions of `regex` and of Python do not matter. A pattern that cannot be translated is an error. Other
-properties are those of `regex`.
+properties are those of `regex`; letters in the wider sense, capitals and small ones only of characters that Oniguruma
+knows.
 """
 
 import functools
@@ -36,10 +37,20 @@ _MAJOR = {
     "S": "Sm Sc Sk So",
     "Z": "Zs Zl Zp",
 }
+_ASSIGNED = " ".join([*_MAJOR.values(), "Cc Cf Co"])
+_SETS = {
+    "Assigned": _ASSIGNED,
+    "Graph": _ASSIGNED.replace(" Cc", "").replace(" Zs Zl Zp", ""),
+    "Print": _ASSIGNED.replace(" Cc", "").replace(" Zl Zp", ""),
+    "[:punct:]": f"{_MAJOR['P']} {_MAJOR['S']}",
+    **_MAJOR,
+}
+"""Names of sets that are unions of categories."""
 _LONG_NAMES = {
     "letter": "L", "mark": "M", "number": "N", "punctuation": "P", "symbol": "S", "separator": "Z",
     "uppercaseletter": "Lu", "lowercaseletter": "Ll", "titlecaseletter": "Lt", "modifierletter": "Lm",
-    "otherletter": "Lo", "decimalnumber": "Nd",
+    "otherletter": "Lo", "decimalnumber": "Nd", "digit": "Nd", "cntrl": "Cc", "punct": "P", "space": r"\s",
+    "whitespace": r"\s", "word": r"\w",
 }  # fmt: skip
 _REFUSED = {
     r"\g": "a call of a group",
@@ -51,6 +62,10 @@ _REFUSED = {
     r"\N": "no newline",
     r"\X": "a text segment",
 }
+_KNOWN_ONLY = {"Alpha", "Alphabetic", "Alnum", "Upper", "Uppercase", "Lower", "Lowercase"}
+"""Properties of `regex` to which its newer Unicode adds thousands of characters, which Oniguruma does not know."""
+
+_POSIX = re.compile(r"\[:(\^?)(alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]")
 _PROPERTY = r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]"
 RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
 """Matches what follows the first character of a range in a class."""
@@ -70,9 +85,12 @@ def property_ranges(name: str, *, in_class: bool, unicode: str = "8") -> list[tu
         # An inconsistency of Oniguruma.
         alone = [] if in_class else unicode_data.runs("patterns/words_alone")
         return unicode_data.runs("patterns/words") + alone
+    if name == "Xdigit":
+        return [(ord(first), ord(last)) for first, last in ("09", "AF", "af")]
+    if name == "Blank":
+        return [(9, 9), *category_runs("Zs", unicode)]
     name = "Nd" if name == r"\d" else name
-    names = _MAJOR.get(name, name).split()
-    found = [run for each in names for run in category_runs(each, unicode)]
+    found = [run for each in _SETS.get(name, name).split() for run in category_runs(each, unicode)]
     return found or (script_runs(name) if unicode == "8" else [])
 
 
@@ -122,9 +140,15 @@ class _Translation:
             return ""
         text = self.pattern[self.i : found[2]]
         name, negated, self.i = found
+        return self.members(name, negated, text[2:].replace("^", ""), in_class=in_class)
+
+    def members(self, name: str, negated: bool, spelling: str, *, in_class: bool) -> str:
+        """Translates a set of characters, or its opposite; `regex` knows it by `spelling`, in braces."""
         inside = _characters(name, in_class=in_class)
+        if not inside and name in _KNOWN_ONLY:
+            return rf"[{'^' if negated else ''}[\p{spelling}&&[{_characters('Assigned', in_class=True)}]]]"
         if not inside:
-            return rf"\{'P' if negated else 'p'}{text[2:].replace('^', '')}"
+            return rf"\{'P' if negated else 'p'}{spelling}"
         if in_class and not negated:
             return inside
         return f"[{'^' if negated else ''}{inside}]"
@@ -143,10 +167,15 @@ class _Translation:
                 self.i += 1
                 return "".join([*out, "]"])
             is_first = False
-            posix = re.compile(r"\[:\^?[a-z]+:\]").match(self.pattern, self.i)
+            posix = _POSIX.match(self.pattern, self.i)
             if posix:
-                raise self.refuse("a POSIX bracket")
-            if c == "[":
+                self.i = posix.end()
+                name = _LONG_NAMES.get(posix[2], posix[2].capitalize())
+                name = "[:punct:]" if posix[2] == "punct" else name  # Oniguruma's has symbols, too, unlike \p{Punct}
+                out.append(self.members(name, bool(posix[1]), f"{{{posix[2]}}}", in_class=True))
+            elif self.pattern.startswith("[:", self.i):
+                raise self.refuse("a POSIX bracket of an unknown kind")
+            elif c == "[":
                 out.append(self.character_class())
             elif self.pattern.startswith("&&", self.i):
                 out.append("&&")

@@ -181,6 +181,15 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     "pieces for people": (
         "m.vocab", b"<unk>\t0\n<s>\t0\n</s>\t0\n\xe2\x96\x81the\t-3.2\n", r"use the \.model beside it",
     ),
+    "Keras": ("tokenizer.json", b'{"class_name": "Tokenizer", "config": {}}', "a Tokenizer of Keras, .* is not read"),
+    "Keras in a string": (
+        "tokenizer.json", b'"{\\"class_name\\": \\"Tokenizer\\", \\"config\\": {}}"', "a Tokenizer of Keras"
+    ),
+    "JSON in a string": ("tokenizer.json", b'"{\\n  \\"version\\": \\"1.0\\"}"', "JSON inside a string of JSON"),
+    "of MidiTok": ("tokenizer.json", b'{"config": {}, "tokenization": "REMI"}', "with 'config', 'tokenization' and"),
+    "added tokens": ("added_tokens.json", b'{"<x>": 50257, "<y>": 50258}', "these are added tokens, .* name the"),
+    "a template": ("chat_template.jinja", b"{%- for m in messages %}{{ m.content }}", "a template, of chats perhaps"),
+    "a repeated token": ("tokenizer.json", b'{"model": {"a": 0, "a": 1}}', r"json: 'a' stands twice in one object"),
     "a readme": ("README.md", b"# Model\n\nThis is a model.\nIt is good.\n", "read as a .* begin with '# Model'"),
     "merges": ("merges.txt", b"a b\nab c\n", r"a list of merges, which needs vocab\.json beside it"),
     "ranks": ("tokenizer.model", b"IQ== 0\nIg== 1\nIw== 2\n", "pass pattern="),

@@ -160,10 +160,16 @@ def test_broken_character_maps(blob: bytes, message: str) -> None:
         SentencePieceNormalizer(blob)
 
 
+def test_a_denormalizer_is_refused_with_the_way_out() -> None:
+    model = make(denormalizer=NormalizerSpec("x", charsmap(RULES)))
+    with pytest.raises(TokenizerFileError, match="clear denormalizer_spec in the model, which changes decoded text"):
+        sentencepiece.tokenizer_parts(model)
+
+
 @pytest.mark.parametrize(
     "extra, fields, message",
     [
-        ([], {"model_type": 3}, "models of words are not supported"),
+        ([], {"model_type": 3}, "models of words are not supported; use one of"),
         ([("xy", -1.0, 1)], {"model_type": BPE}, "piece 11, 'xy', is made of 'x', which is no piece"),
         ([("c", -1.0, 5)], {"model_type": BPE}, "unused pieces of a BPE model are not supported"),
     ],

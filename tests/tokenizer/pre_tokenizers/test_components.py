@@ -143,7 +143,7 @@ def test_a_pattern_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch
         (Split, ("a\\", "isolated", False, True), "ends in a backslash"),
         (Split, (r"(?<n>a)\g<n>", "isolated", False, True), r"has \\g \(a call of a group\) at position 7"),
         (Split, (r"(?~a)", "isolated", False, True), "a group of an unknown kind at position 0"),
-        (Split, (r"[[:alpha:]]", "isolated", False, True), "a POSIX bracket at position 1"),
+        (Split, (r"[[:letters:]]", "isolated", False, True), "a POSIX bracket of an unknown kind at position 1"),
         (Split, (r"(?x: a )", "isolated", False, True), "extended syntax"),
         (Punctuation, ("nowhere",), "behavior must be one of"),
         (CharDelimiterSplit, ("ab",), "delimiter must be one character, got 'ab'"),
