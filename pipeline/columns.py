@@ -42,7 +42,7 @@ def stretches(sizes: np.ndarray, limit: int, most: int = 1 << 62) -> Iterator[tu
 @functools.cache
 def numpy_dtype(type_: pa.DataType) -> np.dtype:
     """Returns the NumPy dtype of numbers of an Arrow type; `to_pandas_dtype` would too, but needs pandas."""
-    return pa.array([], type_).to_numpy().dtype
+    return pa.array([], type_).to_numpy(zero_copy_only=False).dtype
 
 
 @functools.cache

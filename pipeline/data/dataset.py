@@ -3,6 +3,7 @@
 
 import os
 import threading
+import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.columns import copy_stretches
+from tokenmill.pipeline.columns import copy_stretches, numpy_dtype
 from tokenmill.pipeline.data.order import Int64s
-from tokenmill.pipeline.data.rows import Rows
+from tokenmill.pipeline.data.rows import Getters, Rows, getters
 from tokenmill.pipeline.data.samples import is_number
 from tokenmill.pipeline.data.shards import FORMATS, Shard, check_files, list_files, open_shard, read_manifest
 
@@ -30,33 +31,16 @@ _THREADS = 16
 _LEAST_BYTES = 4096
 """What a unit counts in the cache if it is mapped: its objects. `n_tokens` counts, too: it is made of an index."""
 
+_OPENED: "weakref.WeakSet[Dataset]" = weakref.WeakSet()
 
-def open_dataset(
-    path: str | os.PathLike[str],
-    *,
-    columns: Sequence[str] | None = None,
-    format: str | None = None,
-    check: Literal["sizes", "contents"] | None = "sizes",
-    digest: str | None = None,
-    cache_bytes: int = 256 << 20,
-) -> "Dataset":
-    """Opens a finished output of `tokenmill tokenize` without reading a row.
 
-    Args:
-      path: the output folder, local or `s3://`, `gs://`, ...; of an output in parts one of its folders.
-      columns: the columns to read, such as `["input_ids", "labels"]`; None for all that are stored.
-      format: "parquet", "arrow", "memmap" or "megatron"; None for the first that the job wrote. Rows are the same in
-        each, but memory maps and Megatron's format store `input_ids` without padding, and from them `n_tokens`.
-      check: "sizes" compares the sizes of all files with the manifest, "contents" also their SHA-256; None nothing.
-      digest: the digest that the data must have; None for any.
-      cache_bytes: what decoded row groups, and ranges of files on a store, may take in memory in each process. Local
-        memory maps take none: the page cache of the system has them.
+def _forget_all() -> None:
+    for dataset in list(_OPENED):
+        dataset._forget()
 
-    Raises:
-      ValueError: if the folder is no finished output, or a file is missing or not as the manifest says; says which.
-      OSError: if it cannot be read.
-    """
-    return Dataset(os.fspath(path), columns, format, check, digest, cache_bytes)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 class Dataset(Rows):
@@ -68,14 +52,15 @@ class Dataset(Rows):
 
     def __init__(
         self,
-        path: str,
-        columns: Sequence[str] | None,
-        format: str | None,
-        check: Literal["sizes", "contents"] | None,
-        digest: str | None,
-        cache_bytes: int,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        format: str | None = None,
+        check: Literal["sizes", "contents"] | None = "sizes",
+        digest: str | None = None,
+        cache_bytes: int = 256 << 20,
     ) -> None:
-        """See `open_dataset`."""
+        """Opens a finished output without reading a row; see `index.open_rows`."""
+        path = os.fspath(path)
         self.manifest = read_manifest(path)
         self.name, self.digest, self._columns, self._cache_bytes = path, self.manifest["digest"], columns, cache_bytes
         if digest not in (None, self.digest):
@@ -86,6 +71,7 @@ class Dataset(Rows):
         self.starts: Int64s = np.cumsum([0, *self.files["rows"].to_pylist()])
         """The first row of each shard, and how many rows there are."""
         self._forget()
+        _OPENED.add(self)
         stored = self._shard(0).schema
         if missing := [name for name in columns or () if name not in stored.names]:
             raise ValueError(f"{path!r} has no column {missing[0]!r} in {self.format}, only {', '.join(stored.names)}")
@@ -93,11 +79,11 @@ class Dataset(Rows):
 
     def _forget(self) -> None:
         """Starts with nothing open: locks, threads and connections do not outlive a fork."""
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._lock = threading.Lock()
         are_mapped = bool(FORMATS[self.format][1]) and not storage.is_remote(self.name)
         self._shard = lru_cache(_MAPPED_SHARDS if are_mapped else _OPEN_SHARDS)(self._open_shard)
-        self._units: OrderedDict[tuple[int, int], tuple[pa.RecordBatch, int]] = OrderedDict()
-        self._views: dict[tuple[int, int], tuple[pa.RecordBatch, list[Any]]] = {}
+        self._units: OrderedDict[tuple[int, int], _Unit] = OrderedDict()
+        self._last: tuple[int, int, Getters] = 0, 0, []  # the unit of the row that was read last on its own
         self._bounds: list[int] = self.starts.tolist()
         self._n_cached, self._pool = 0, ThreadPoolExecutor(_THREADS) if storage.is_remote(self.name) else None
 
@@ -130,89 +116,81 @@ class Dataset(Rows):
         record, index = (table.slice(number, 1).to_pylist() for table in (self.files, self._indexes))
         return open_shard(self.name, self.format, record[0], index[0] if index else None, self._columns)
 
-    def unit(self, shard: int, number: int) -> pa.RecordBatch:
-        """Returns the rows of a unit, from the cache if it has them."""
+    def _unit(self, shard: int, number: int) -> "_Unit":
+        """Returns a unit, from the cache if it has it."""
         key = shard, number
-        with self._lock:
-            if key in self._units:
-                self._units.move_to_end(key)
-                return self._units[key][0]
-        opened = self._shard(shard)
+        try:  # without the lock: each of the two is one step, and another thread may drop the unit between them
+            self._units.move_to_end(key)
+            return self._units[key]
+        except KeyError:
+            opened = self._shard(shard)
         with opened.lock:
-            batch = opened.unit(number)
-        made = (
-            batch.select([name for name in ("n_tokens",) if name in batch.schema.names]) if opened.is_mapped else batch
-        )
-        n_bytes = max(_LEAST_BYTES, made.nbytes)
+            unit = _Unit(opened.unit(number), self.schema.names, opened.is_mapped)
         with self._lock:
-            self._n_cached += n_bytes - self._units.pop(key, (batch, 0))[1]
-            self._units[key] = batch, n_bytes
+            self._n_cached += unit.n_bytes
+            if (other := self._units.pop(key, None)) is not None:
+                self._n_cached -= other.n_bytes
+            self._units[key] = unit
             while self._n_cached > self._cache_bytes and len(self._units) > 1:
-                oldest, (_, n_oldest) = self._units.popitem(last=False)
-                self._n_cached -= n_oldest
-                self._views.pop(oldest, None)
-        return batch
+                self._n_cached -= self._units.popitem(last=False)[1].n_bytes
+        return unit
 
     def units(self) -> Iterator[pa.RecordBatch]:
         """Yields all units in order, one or more for each shard; each may have more columns than are read."""
         for shard in range(len(self.files)):
-            yield from (self.unit(shard, number) for number in range(self._shard(shard).bounds.size - 1))
+            yield from (self._unit(shard, number).batch for number in range(len(self._shard(shard).bounds) - 1))
 
-    def __getitem__(self, key: Any) -> dict[str, Any] | pa.RecordBatch:
-        """Returns rows; see `Rows`. A single one costs a third of the time that Arrow's scalars would take."""
-        if type(key) is not int or not 0 <= key < self._bounds[-1] or self._process != os.getpid():
-            return super().__getitem__(key)
-        shard = bisect_right(self._bounds, key) - 1
-        local, bounds = key - self._bounds[shard], self._shard(shard).bounds
-        number = bisect_right(bounds, local) - 1
-        batch = self.unit(shard, number)
-        if (views := self._views.get((shard, number))) is None or views[0] is not batch:
-            views = batch, [_view(batch.column(name)) for name in self.schema.names]
-            with self._lock:
-                if (shard, number) in self._units:  # else it would outlive its unit
-                    self._views[shard, number] = views
-        at = local - int(bounds[number])
-        found = {}
-        for name, view in zip(self.schema.names, views[1], strict=True):
-            if isinstance(view, pa.Array):
-                found[name] = view[at].as_py()
-            elif len(view) == 1:
-                found[name] = view[0].item(at)
-            else:
-                values, offsets, dtype = view
-                found[name] = values[offsets.item(at) : offsets.item(at + 1)].astype(dtype)
-        return found
+    def _find(self, row: int) -> tuple[int, int, int, int]:
+        """Returns the shard of a row, the number of its unit, and the first row of this unit and of the next."""
+        shard = bisect_right(self._bounds, row) - 1
+        before, bounds = self._bounds[shard], self._shard(shard).bounds
+        number = bisect_right(bounds, row - before) - 1
+        return shard, number, before + bounds[number], before + bounds[number + 1]
 
-    def unit_of(self, row: int) -> tuple[pa.RecordBatch, int]:
-        """Returns the unit of a row without what is not read, and the place of the row in it."""
-        if not 0 <= row < len(self):
-            self.checked([row])
-        if self._process != os.getpid():
-            self._forget()
-        shard = bisect_right(self.starts, row) - 1  # 1 us; searchsorted converts its argument, which takes 5
-        local, bounds = row - int(self.starts[shard]), self._shard(shard).bounds
-        number = bisect_right(bounds, local) - 1
-        return self.unit(shard, number).select(self.schema.names), local - int(bounds[number])
+    def row(self, row: int) -> dict[str, Any]:
+        """Returns one row, see `Rows.row`, in the time of a few lookups and a copy."""
+        first, stop, columns = self._last
+        if not first <= row < stop:
+            if not 0 <= row < self._bounds[-1]:
+                self.checked([row])
+            shard, number, first, stop = self._find(row)
+            columns = self._unit(shard, number).columns
+            self._last = first, stop, columns
+        at = row - first
+        return {name: get(at) for name, get in columns}
 
     def take(self, rows: npt.ArrayLike) -> pa.RecordBatch:
         """Returns rows by number; see `Rows.take`."""
         numbers = self.checked(rows)
-        if self._process != os.getpid():
-            self._forget()
-        shards = self.starts.searchsorted(numbers, "right") - 1
-        keys, parts = [], []
         places = np.argsort(numbers, kind="stable")
-        for places_of_shard in np.split(places, np.flatnonzero(np.diff(shards[places])) + 1) if places.size else ():
-            shard = int(shards[places_of_shard[0]])
-            local, bounds = numbers[places_of_shard] - self.starts[shard], self._shard(shard).bounds
-            units = bounds.searchsorted(local, "right") - 1
-            for part in np.split(np.arange(local.size), np.flatnonzero(np.diff(units)) + 1):
-                number = int(units[part[0]])
-                keys.append((shard, number))
-                parts.append((local[part] - bounds[number], places_of_shard[part]))
+        keys, parts, done = [], [], 0
+        while done < places.size:
+            shard, number, first, stop = self._find(int(numbers[places[done]]))
+            end = int(numbers.searchsorted(stop, sorter=places))
+            keys.append((shard, number))
+            parts.append((numbers[places[done:end]] - first, places[done:end]))
+            done = end
         get = map if self._pool is None or len(keys) < 2 else self._pool.map
-        batches = list(get(lambda key: self.unit(*key), keys))
-        return gathered(batches, parts, self.schema)
+        return gathered(list(get(lambda key: self._unit(*key).batch, keys)), parts, self.schema)
+
+
+class _Unit:
+    """A unit in the cache."""
+
+    def __init__(self, batch: pa.RecordBatch, names: Sequence[str], is_mapped: bool) -> None:
+        self.batch, self._names = batch, names
+        made = batch.select([name for name in ("n_tokens",) if name in batch.schema.names]) if is_mapped else batch
+        self.n_bytes = max(_LEAST_BYTES, made.nbytes)
+        self._columns: Getters | None = (
+            None  # no `cached_property`: its lock could be held at a fork before Python 3.12
+        )
+
+    @property
+    def columns(self) -> Getters:
+        """What gets its rows one by one."""
+        if self._columns is None:
+            self._columns = getters(self.batch.select(self._names))
+        return self._columns
 
 
 def gathered(
@@ -232,17 +210,6 @@ def gathered(
         is_list = pa.types.is_large_list(field.type) and is_number(field.type.value_type) and not field.nullable
         columns.append((_gather_lists if is_list else _gather)(pieces, field.type, n_rows))
     return pa.record_batch(columns, schema=schema)
-
-
-def _view(column: pa.Array) -> pa.Array | tuple[np.ndarray] | tuple[np.ndarray, np.ndarray, npt.DTypeLike]:
-    """Returns a column as its rows are read quickest: (numbers,), or (numbers, offsets, dtype of a row) of lists."""
-    if is_number(column.type) and not column.null_count:
-        return (column.to_numpy(zero_copy_only=False),)
-    is_list = pa.types.is_large_list(column.type) or pa.types.is_list(column.type)
-    if not is_list or not is_number(column.type.value_type) or column.null_count or column.values.null_count:
-        return column
-    values = column.values.to_numpy(zero_copy_only=False)
-    return values, column.offsets.to_numpy(), np.int32 if values.dtype == np.uint16 else values.dtype
 
 
 _Piece = tuple[pa.Array, Int64s, Int64s]
@@ -265,7 +232,7 @@ def _gather_lists(pieces: Sequence[_Piece], type_: pa.DataType, n_rows: int) -> 
         bounds.append((column.values.to_numpy(zero_copy_only=False), starts, stops, places))
     ends = np.cumsum(sizes)
     begins, n_values = ends - sizes, int(sizes.sum())
-    out = np.empty(n_values, pa.array([], type_.value_type).to_numpy(zero_copy_only=False).dtype)
+    out = np.empty(n_values, numpy_dtype(type_.value_type))
     for values, starts, stops, places in bounds:
         copy_stretches(values, starts, stops, begins[places], out)
     offsets = pa.array(np.concatenate([np.zeros(1, np.int64), ends]))

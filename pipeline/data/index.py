@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.data.dataset import Dataset, open_dataset
+from tokenmill.pipeline.data.dataset import Dataset
 from tokenmill.pipeline.data.rows import Rows, Selection
 
 VERSION = 1
@@ -80,7 +81,7 @@ class Indexed(Rows):
     def _schema(self, columns: Sequence[str] | None) -> pa.Schema: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.name, self.sources, self._columns, self.digest)
+        return partial(type(self), is_checked=True), (self.name, self.sources, self._columns, self.digest)
 
     def with_columns(self, columns: Sequence[str] | None) -> Self:
         """Returns the same rows with other columns; None for all."""
@@ -109,10 +110,6 @@ class Indexed(Rows):
         return data.view(dtype)
 
 
-def _again(kind: type[Indexed], *arguments: Any) -> Indexed:
-    return kind(*arguments, is_checked=True)
-
-
 def open_rows(
     path: str | os.PathLike[str],
     *,
@@ -133,7 +130,8 @@ def open_rows(
         "megatron", None for the first that the job wrote; rows are the same in each, but memory maps and Megatron's
         format store `input_ids` without padding, and from them `n_tokens`. `check`: "sizes" compares the sizes of all
         files with the manifest, "contents" also their SHA-256, None nothing. `cache_bytes`: what decoded row groups,
-        and ranges of files on a store, may take in memory in each process, 256 MiB unless given.
+        and ranges of files on a store, may take in memory in each process, 256 MiB unless given; local memory maps take
+        none, the page cache of the system has them.
 
     Raises:
       ValueError: if the folder is neither, or what is there was changed; says what, and what to do.
@@ -143,7 +141,7 @@ def open_rows(
     if (kind := kind_of(path)) is None:
         if sources:
             raise ValueError(f"{path!r} is no index, which has sources")
-        return open_dataset(path, columns=columns, digest=digest, **options)
+        return Dataset(path, columns, digest=digest, **options)
     record = read_record(path, kind)
     places = {**record["paths"], **(sources or {})}
     if unknown := places.keys() - record["sources"].keys():

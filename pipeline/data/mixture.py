@@ -8,7 +8,6 @@ another one, and stages go on where the stage before stopped. So an index has to
 """
 
 import hashlib
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,8 +72,7 @@ def mix(
     }
     if len(tokenizers) > 1:
         raise ValueError(f"{' and '.join(tokenizers.values())} have ids of different tokenizers")
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be above 0, not {temperature}")
+    _check_above_0("temperature", temperature)
     sizes = {
         name: sum(int(part.sum()) for part in rows.sizes(trained=True)) if trained else rows.n_tokens
         for name, rows in opened.items()
@@ -103,13 +101,14 @@ def _solve(stage: Mapping[str, Any], sizes: Mapping[str, int], temperature: floa
         if len(share) > 1 or share.keys() - set(_SHARES):
             raise ValueError(f"{name}: give one of {', '.join(_SHARES)}, not {' and '.join(share)}")
         kind, value = next(iter(share.items()), ("weight", sizes[name]))
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name}: {kind} must be above 0, not {value}")
+        _check_above_0(f"{name}: {kind}", value)
         if kind == "weight":
             weights[name] = value ** (1 / temperature)
         else:
             goals[name] = round(value * sizes[name] if kind == "epochs" else value)
     total, fixed = stage.get("total_tokens"), sum(goals.values())
+    if total is not None:
+        _check_above_0("total_tokens", total)
     if total is None and weights:
         raise ValueError(f"total_tokens is needed: the weights of {', '.join(weights)} are shares of it")
     rest = 0 if total is None else total - fixed
@@ -122,6 +121,11 @@ def _solve(stage: Mapping[str, Any], sizes: Mapping[str, int], temperature: floa
     ends = [round(rest * part / whole) for part in accumulate(weights.values(), initial=0)]
     goals |= {name: last - first for name, (first, last) in zip(weights, pairwise(ends), strict=True)}
     return {name: goals[name] for name in sizes if name in goals}
+
+
+def _check_above_0(name: str, value: Any) -> None:
+    if not isinstance(value, int | float) or not 0 < value < 1 << 62:
+        raise ValueError(f"{name} must be a number above 0 and below 2**62, not {value!r}")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order in which an epoch reads rows: a permutation that is computed, place by place, and never stored."""
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -49,6 +47,7 @@ class Order:
         self._keys = _mix(_mix(start) + np.arange(1, _ROUNDS + 1, dtype=np.uint64) * np.uint64(_GOLDEN))
         n_bits = max(2, (n - 1).bit_length())
         self._low_bits, self._high_bits = np.uint64(n_bits - n_bits // 2), np.uint64(n_bits // 2)
+        self._table: Int64s | None = None
 
     def __len__(self) -> int:
         """Returns the number of rows."""
@@ -62,10 +61,6 @@ class Order:
         """Returns the places of some rows in the order, int64[k]; raises IndexError if there is no such row."""
         return self._permuted(rows, inverse=True)
 
-    @cached_property
-    def _table(self) -> Int64s:
-        return np.argsort(_mix(np.arange(self.n, dtype=np.uint64) * np.uint64(_GOLDEN) ^ self._keys[0]), kind="stable")
-
     def _permuted(self, given: npt.ArrayLike, inverse: bool) -> Int64s:
         numbers = np.asarray(given, np.int64)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n):
@@ -74,6 +69,9 @@ class Order:
         if self.seed is None:
             return numbers
         if self.n <= _TABLE:
+            if self._table is None:
+                each = np.arange(self.n, dtype=np.uint64) * np.uint64(_GOLDEN)
+                self._table = np.argsort(_mix(each ^ self._keys[0]), kind="stable")
             return (np.argsort(self._table) if inverse else self._table)[numbers]
         x = self._feistel(numbers.reshape(-1).astype(np.uint64), inverse)
         while (beyond := np.flatnonzero(x >= np.uint64(self.n))).size:

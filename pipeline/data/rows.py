@@ -4,7 +4,7 @@
 import abc
 import hashlib
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,21 +54,27 @@ class Rows(abc.ABC):
 
     def __getitem__(self, key: Any) -> dict[str, Any] | pa.RecordBatch:
         """Returns one row as a dict of arrays and scalars; or those of a slice or of an array of numbers as a batch."""
+        if type(key) is int and key >= 0:
+            return self.row(key)
         if isinstance(key, slice):
             return self.take(np.arange(*key.indices(len(self))))
         if hasattr(key, "__len__"):
             return self.take(key)
         row = operator.index(key)
-        return as_dict(*self.unit_of(row + len(self) if row < 0 else row))
+        return self.row(row + len(self) if row < 0 else row)
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Returns several rows as dicts; PyTorch's loaders call it for a batch."""
-        batch = self.take(rows)
-        return [as_dict(batch, i) for i in range(batch.num_rows)]
+        columns = getters(self.take(rows))
+        return [{name: get(i) for name, get in columns} for i in range(len(rows))]
 
-    def unit_of(self, row: int) -> tuple[pa.RecordBatch, int]:
-        """Returns rows in memory or mapped that have a row, and which of them it is; raises IndexError without one."""
-        return self.take([row]), 0
+    def row(self, row: int) -> dict[str, Any]:
+        """Returns one row as a dict: lists of numbers as arrays of its own, ids as int32, other values as Python's.
+
+        Raises:
+          IndexError: if there is no such row.
+        """
+        return self.__getitems__([row])[0]
 
     def order(self, seed: int | None, epoch: int = 0) -> Order:
         """Returns the order in which an epoch reads the rows."""
@@ -154,18 +160,35 @@ class Rows(abc.ABC):
         return numbers
 
 
-def as_dict(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Returns a row: lists of numbers as arrays of its own, ids as int32, other values as Python has them."""
-    found = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        scalar = column[row]
-        values = getattr(scalar, "values", None)
-        if values is None or not is_number(values.type) or values.null_count:
-            found[name] = scalar.as_py()
-        else:
-            numbers = values.to_numpy(zero_copy_only=False)
-            found[name] = numbers.astype(np.int32 if numbers.dtype == np.uint16 else numbers.dtype)
-    return found
+Getters = list[tuple[str, Callable[[int], Any]]]
+
+
+def getters(batch: pa.RecordBatch) -> Getters:
+    """Returns what gets the value of a row from each column: by arrays where it can be, as Arrow's scalars are slow."""
+    return [(name, _getter(column)) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+
+
+def _getter(column: pa.Array) -> Callable[[int], Any]:
+    if is_number(column.type) and not column.null_count:
+        return column.to_numpy(zero_copy_only=False).item
+    is_list = pa.types.is_large_list(column.type) or pa.types.is_list(column.type)
+    if not is_list or not is_number(column.type.value_type) or column.null_count or column.values.null_count:
+        return lambda row: _value(column[row])
+    values, offsets = column.values.to_numpy(zero_copy_only=False), memoryview(column.offsets.to_numpy())
+    dtype = _dtype_of_rows(values)
+    return lambda row: values[offsets[row] : offsets[row + 1]].astype(dtype)
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    values = getattr(scalar, "values", None)  # of a list that is not null
+    if values is None or not is_number(values.type) or values.null_count:
+        return scalar.as_py()
+    numbers = values.to_numpy(zero_copy_only=False)
+    return numbers.astype(_dtype_of_rows(numbers))
+
+
+def _dtype_of_rows(values: np.ndarray) -> np.dtype:
+    return np.dtype(np.int32) if values.dtype == np.uint16 else values.dtype
 
 
 class Selection(Rows):

@@ -11,10 +11,10 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, schemas, storage
@@ -47,7 +47,8 @@ def read_manifest(path: str) -> dict[str, Any]:
     """
     place = storage.join(path, MANIFEST)
     try:
-        manifest = json.loads(storage.read_text(place))
+        text = storage.read_text(place)
+        manifest = json.loads(text)
         version, recorded = manifest["format_version"], manifest.pop("digest", None)
     except FileNotFoundError:
         is_in_parts = storage.exists(storage.join(path, filenames.PARTS))
@@ -60,12 +61,17 @@ def read_manifest(path: str) -> dict[str, Any]:
     if version not in _VERSIONS:
         reads = " and ".join(map(str, _VERSIONS))
         raise ValueError(f"{place!r} has format {version!r}, this TokenMill reads {reads}: use the one that wrote it")
-    # The bytes that `books.manifest.digest` hashes; manifests of earlier versions do not record it.
-    text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+    # The bytes that `books.manifest.digest` hashes; they are in the file, and to make them takes longer than all else.
+    digest = _text_sha256(text.replace(f' "digest": "{recorded}",\n', "", 1))
+    if digest != recorded:  # with other spaces, or of an earlier version, which records none
+        digest = _text_sha256(json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     if recorded not in (None, digest):
         raise ValueError(f"{place!r} was changed: its digest is {digest}, it records {recorded}; {_AGAIN}")
     return {**manifest, "digest": digest}
+
+
+def _text_sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def list_files(path: str, manifest: Mapping[str, Any], format: str | None) -> tuple[str, pa.Table, pa.Table]:
@@ -118,7 +124,8 @@ def check_files(path: str, records: pa.Table, *, contents: bool) -> None:
     """
     folder = path.rstrip("/")
     pattern = folder if storage.is_remote(path) else glob.escape(folder)
-    listed = [file for sub in ("", f"{filenames.EMPTY}/") for file in storage.match(f"{pattern}/{sub}tokens-*")]
+    folders = {name[: name.rfind("/") + 1] for name in records["file"].to_pylist()}  # with those of `_empty` or without
+    listed = [file for sub in folders for file in storage.match(f"{pattern}/{sub}tokens-*")]
     sizes = {file.path[len(folder) + 1 :]: file.n_bytes for file in listed}
     for name, n_bytes, sha256 in zip(*(records[key].to_pylist() for key in ("file", "n_bytes", "sha256")), strict=True):
         place = storage.join(path, name)
@@ -141,8 +148,8 @@ class Shard:
     """A shard, open for reading."""
 
     schema: pa.Schema
-    bounds: npt.NDArray[np.int64]
-    """int64[n_units + 1], the first row of each unit, and how many rows there are."""
+    bounds: list[int]
+    """The first row of each unit, and how many rows there are; in arrays `bisect` takes ten times as long."""
     unit: Callable[[int], pa.RecordBatch]
     """Returns the rows of a unit, by a thread that holds `lock`."""
     is_mapped: bool
@@ -217,7 +224,7 @@ def _flat(
     if n_bytes != int(offsets[-1]) * dtype.itemsize:
         raise ValueError(f"{n_bytes} bytes, but its index says {offsets[-1]} ids of {dtype.itemsize}")
     units = ((0, offsets.size - 1),) if is_mapped else stretches(np.diff(offsets) * dtype.itemsize, _UNIT_BYTES)
-    bounds = np.array([0, *(stop for _, stop in units)])
+    bounds = [0, *(stop for _, stop in units)]
 
     def lists(within: np.ndarray) -> pa.Array:
         ids = read(int(within[0]) * dtype.itemsize, int(within[-1]) * dtype.itemsize).view(dtype)
@@ -254,7 +261,7 @@ def _arrow(source: Any, columns: Sequence[str] | None) -> Shard:
         batch.validate(full=True)  # nothing else looks at the offsets before values are copied by them
         return batch
 
-    return Shard(schema, np.cumsum([0, *map(len, counts)]), unit, is_mapped)
+    return Shard(schema, [*accumulate(map(len, counts), initial=0)], unit, is_mapped)
 
 
 def _holds(whole: pa.Buffer, part: pa.Buffer) -> bool:
@@ -269,4 +276,4 @@ def _parquet(source: Any, columns: Sequence[str] | None) -> Shard:
     def unit(number: int) -> pa.RecordBatch:
         return file.read_row_group(number, columns=columns, use_threads=False).combine_chunks().to_batches()[0]
 
-    return Shard(file.schema_arrow.remove_metadata(), np.cumsum([0, *sizes]), unit, False)
+    return Shard(file.schema_arrow.remove_metadata(), [*accumulate(sizes, initial=0)], unit, False)

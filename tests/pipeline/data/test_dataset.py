@@ -6,8 +6,10 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,55 @@ def test_a_cache_that_is_too_small_changes_nothing(jobs) -> None:
     data = tokenmill.data.open(jobs["documents"].output, format="parquet", cache_bytes=1)
     assert data[:].equals(tokenmill.data.open(jobs["documents"].output, format="parquet")[:])
     assert len(data._units) == 1
+
+
+def _reads_in_a_fork(data, read) -> bool:
+    """Returns whether a forked process reads, too; it is killed if it has not in 30 seconds."""
+    if not (child := os.fork()):
+        signal.alarm(30)
+        os._exit(0 if read(data) else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_processes_that_are_forked_while_threads_read_read_too(jobs) -> None:
+    data = tokenmill.data.open(jobs["documents"].output, format="parquet", columns=["input_ids"], cache_bytes=1)
+    expected, stop = [data[i]["input_ids"].tolist() for i in range(97)], threading.Event()
+
+    def read(data) -> bool:
+        return [data[i]["input_ids"].tolist() for i in data.order(3)(np.arange(97))] == [
+            expected[i] for i in data.order(3)(np.arange(97))
+        ]
+
+    def read_on() -> None:
+        while not stop.is_set():
+            assert read(data)
+
+    threads = [threading.Thread(target=read_on) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert all(_reads_in_a_fork(data, read) for _ in range(8))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_values_of_a_row_do_not_depend_on_other_rows(tmp_path, session_vocab) -> None:
+    (tmp_path / "kept.jsonl").write_text('{"text": "the mill", "tags": [1, 2]}\n{"text": "the"}\n')
+    read = {"paths": [str(tmp_path / "kept.jsonl")], "keep_fields": {"tags": ["int64"]}}
+    data = tokenmill.data.open(PlainJob(tmp_path, ["the"], session_vocab, input=read).run().output)
+    for rows in (
+        [data[0], data[1]],
+        data.__getitems__([0, 1]),
+        [data[-2], data[-1]],
+        data.where([0, 1]).__getitems__([0, 1]),
+    ):
+        assert isinstance(rows[0]["tags"], np.ndarray)
+        assert rows[0]["tags"].tolist() == [1, 2]
+        assert rows[1]["tags"] is None
+        assert isinstance(rows[0]["n_tokens"], int)
 
 
 def test_where_selects_before_the_order_and_shows_how_many(jobs) -> None:
