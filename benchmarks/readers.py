@@ -7,10 +7,15 @@ installed are left out, and named.
 """
 
 import argparse
+import gc
+import json
 import os
+import site
+import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,6 +31,8 @@ from benchmarks import corpora, report, timing, tokenizers
 _IDS = np.int32
 """What every reader has to give: rows of their own, of the type that models take."""
 
+_PEERS = "megatron-core", "mosaicml-streaming", "datasets", "grain", "array-record", "litdata", "torch"
+
 Row = Callable[[int], np.ndarray]
 Opened = tuple[int, Row, Callable[[np.ndarray], Any]]
 """How many rows there are, one of them, and several as an array of two dimensions."""
@@ -37,8 +44,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--mb", type=float, default=8, help="use this many MB of each corpus (default 8)")
     parser.add_argument("--length", type=int, default=2048, help="tokens of a row (default 2048)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    parser.add_argument("--peers", metavar="FOLDER", help="site-packages with the libraries that no lock of ours names")
     options = parser.parse_args(arguments)
-    print(report.describe("tokenmill", "numpy", "pyarrow", "datasets"))
+    if options.peers:
+        site.addsitedir(options.peers)
+    print(report.describe("tokenmill", "numpy", "pyarrow", *_PEERS))
     with tempfile.TemporaryDirectory() as folder:
         output = write(Path(folder), options.mb, options.length)
         candidates, missing = {}, []
@@ -53,6 +63,8 @@ def main(arguments: list[str]) -> int:
         print(report.table(HEADER, list(measure(right, output, options.rounds))))
     print(f"rows differ: {', '.join(wrong) or 'none'}; not installed: {', '.join(missing) or 'none'}")
     print(f"resumed at sample 10^9 of 10^12, up to the rows of the next batch: {resume() * 1e6:.0f} us")
+    with tempfile.TemporaryDirectory() as folder:
+        print(many_tokens(Path(folder)))
     return int(bool(wrong))
 
 
@@ -93,6 +105,9 @@ def measure(candidates: dict[str, Callable[[], Opened]], output: Path, rounds: i
     chosen = np.random.default_rng(1).permutation(n)[:2048]
     order, batches = chosen.tolist(), np.split(chosen[: chosen.size // 64 * 64], chosen.size // 64)
 
+    # A loop lets go of a batch for the next one; who keeps all of them measures the allocator.
+    drain = deque[object](maxlen=0).extend
+
     def timed(read: Callable[[Opened], object], n_rows: int) -> dict[str, float]:
         """Returns rows per processor second, the most of all rounds."""
         most = dict.fromkeys(opened, 0.0)
@@ -109,10 +124,11 @@ def measure(candidates: dict[str, Callable[[], Opened]], output: Path, rounds: i
 
     first = timing.interleave({k: lambda m=m: m()[2](batches[0]) for k, m in candidates.items()}, rounds=rounds)
     rates = [
-        timed(lambda reader: [reader[1](i) for i in range(min(n, 2048))], min(n, 2048)),
-        timed(lambda reader: [reader[1](i) for i in order], len(order)),
-        timed(lambda reader: [reader[2](rows) for rows in batches], 64 * len(batches)),
+        timed(lambda reader: drain(map(reader[1], range(min(n, 2048)))), min(n, 2048)),
+        timed(lambda reader: drain(map(reader[1], order)), len(order)),
+        timed(lambda reader: drain(map(reader[2], batches)), 64 * len(batches)),
     ]
+    opened.clear()  # pages that are mapped stay in the cache
     colds = timing.interleave_first_calls({k: lambda m=m: cold(m) for k, m in candidates.items()}, rounds=3)
     for name in candidates:
         cells = *(rate[name] for rate in rates), 256 / colds[name].median
@@ -120,10 +136,12 @@ def measure(candidates: dict[str, Callable[[], Opened]], output: Path, rounds: i
 
 
 def forget(folder: Path) -> None:
-    """Takes the files of a folder out of the page cache, where the system can."""
+    """Takes the files of a folder out of the page cache, where the system can; not those that are mapped or dirty."""
+    gc.collect()
     for path in folder.rglob("*"):
         if path.is_file() and hasattr(os, "posix_fadvise"):
             with path.open("rb") as handle:
+                os.fsync(handle.fileno())
                 os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
@@ -149,6 +167,39 @@ def resume() -> float:
         next(samples.steps())
         seconds.append(time.perf_counter() - started)
     return min(seconds)
+
+
+_READ_MANY = """
+import sys, tokenmill.data
+from pathlib import Path
+def held():  # KB of memory that is in no file
+    return int(Path("/proc/self/status").read_text().partition("RssAnon:")[2].split()[0])
+data = tokenmill.data.open(sys.argv[1], columns=["input_ids"])
+opened = held()
+for _ in zip(range(100), data.samples(64)):
+    pass
+print(f"{data.n_tokens:.1e} tokens in {len(data.files):,} shards: {opened >> 10} MB with imports and the manifest,",
+      f"{held() - opened >> 10} MB more after 6,400 random rows")
+"""
+
+
+def many_tokens(folder: Path) -> str:
+    """Returns what a reader of 10^12 tokens in memory maps holds; all shards are links to one file without a token."""
+    n_rows, length, n_shards = 16_384, 2048, 29_803
+    with (folder / "ids").open("wb") as handle:
+        handle.truncate(n_rows * length * 2)
+    np.save(folder / "at.npy", np.arange(n_rows + 1) * length)
+    sizes, listed = {"ids": n_rows * length * 2, "at.npy": (folder / "at.npy").stat().st_size}, []
+    for file, end in (("ids", "ids.bin"), ("at.npy", "offsets.npy")):
+        names = [f"tokens-{i:05d}-of-{n_shards:05d}.{end}" for i in range(n_shards)]
+        for name in names:
+            os.link(folder / file, folder / name)
+        counts = {"rows": n_rows, "tokens": n_rows * length} if file == "ids" else {}
+        listed.append([{"file": name, "n_bytes": sizes[file], "sha256": "", **counts} for name in names])
+    manifest = {"format_version": 4, "shards": listed[0], "companions": listed[1]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    command = [sys.executable, "-c", _READ_MANY, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _stacked(rows: Iterable[np.ndarray]) -> np.ndarray:
