@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All files of one shard, written together: every format of the config, with its index, and the table of documents."""
 
-from collections.abc import Mapping
-from typing import BinaryIO, NamedTuple, cast
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 
@@ -11,19 +11,44 @@ from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format, OutputConfig
 from tokenmill.pipeline.output.arranging import Arranger
 from tokenmill.pipeline.output.placement import RowForm
-from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.tables import DocumentTable, has_fields, listed_fields
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
 
 
-class _Format(NamedTuple):
-    """The rows in one format."""
+class FormatFiles:
+    """The files of a shard in one format: that of the rows, and that of the index if there is one."""
 
-    writer: ShardWriter
-    schema: pa.Schema
-    files: list[StagedFile]
-    """That of the rows, and that of the index if there is one."""
+    def __init__(
+        self,
+        staging: Staging,
+        index: int,
+        n_shards: int,
+        output: OutputConfig,
+        tokenizer: TokenizerInfo,
+        format: Format,
+        schema: pa.Schema,
+    ) -> None:
+        """Creates the files; `schema` is what `row_schemas` says of the format, the others are as in `Shard`."""
+        names = (filenames.shard_name(index, n_shards, suffix) for suffix in formats.suffixes(output, format))
+        self.files, self._schema = [staging.create(name) for name in names], schema
+        rows, *indexes = (cast(BinaryIO, file) for file in self.files)
+        index_file = next(iter(indexes), None)
+        self._writer = formats.open_writer(rows, output, tokenizer, format=format, index=index_file, schema=schema)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows, with more columns than the format stores if there are more."""
+        self._writer.write(formats.stored(rows, self._schema))
+
+    def finish(self) -> Iterator[FileRecord]:
+        """Finishes the files and yields their records; without a token, maps go where no reader looks for data."""
+        self._writer.close()
+        for file in self.files:
+            if not self._writer.n_tokens and file.name.endswith(formats.MAPPED):
+                file.name = f"{filenames.EMPTY}/{file.name}"
+        yield self.files[0].finish(rows=self._writer.n_rows, tokens=self._writer.n_tokens)
+        yield from (file.finish() for file in self.files[1:])
 
 
 def row_schemas(schema: pa.Schema, form: RowForm, output: OutputConfig) -> dict[Format, pa.Schema]:
@@ -98,14 +123,8 @@ class Shard:
         )
         self.documents: FileRecord | None = None
         """The record of the table of documents; None until the shard is finished."""
-        self._formats: list[_Format] = []
-        for format_, kept in row_schemas(schema, form, output).items():
-            names = [filenames.shard_name(index, n_shards, each) for each in formats.suffixes(output, format_)]
-            files = [staging.create(name) for name in names]
-            rows, *indexes = (cast(BinaryIO, file) for file in files)
-            index_file = next(iter(indexes), None)
-            writer = formats.open_writer(rows, output, tokenizer, format=format_, index=index_file, schema=kept)
-            self._formats.append(_Format(writer, kept, files))
+        kept = row_schemas(schema, form, output).items()
+        self._formats = [FormatFiles(staging, index, n_shards, output, tokenizer, *each) for each in kept]
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends documents in the schema."""
@@ -125,24 +144,13 @@ class Shard:
         self._table.place(*self._arranger.take_placed())
 
     def finish(self) -> tuple[FileRecord, ...]:
-        """Finishes the files and returns their records, in the order of `formats.suffixes`.
-
-        Without a token, the files of `formats.MAPPED` are put where no reader looks for data.
-        """
+        """Finishes the files and returns their records, in the order of `formats.suffixes`."""
         if self._arranger is not None:
             for rows in self._arranger.rest():
                 self._write(rows)
             self._table.place(*self._arranger.take_placed())
         self.documents = self._table.finish()
-        records = []
-        for writer, _, (rows_file, *indexes) in self._formats:
-            writer.close()
-            for file in (rows_file, *indexes):
-                if not writer.n_tokens and file.name.endswith(formats.MAPPED):
-                    file.name = f"{filenames.EMPTY}/{file.name}"
-            records.append(rows_file.finish(rows=writer.n_rows, tokens=writer.n_tokens))
-            records += [file.finish() for file in indexes]
-        return tuple(records)
+        return tuple(record for files in self._formats for record in files.finish())
 
     runs = None
     """None: a shard has no sorted runs, unlike `spill.SortedSplit`, which has the same interface."""
@@ -158,5 +166,5 @@ class Shard:
         return self._arranger.counts if self._arranger is not None and not self._form.is_packed else None
 
     def _write(self, rows: pa.RecordBatch) -> None:
-        for writer, schema, _ in self._formats:
-            writer.write(formats.stored(rows, schema))
+        for files in self._formats:
+            files.write(rows)

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,11 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.job_books import PlannedSplits
-from tokenmill.pipeline.books.job_record import Job, read_job
+from tokenmill.pipeline.books.job_record import Job, differences, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
 from tokenmill.pipeline.columns import as_lists, copy_stretches
 from tokenmill.pipeline.config.file import validated
-from tokenmill.pipeline.config.job import Config, with_paths
+from tokenmill.pipeline.config.job import with_paths
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format
 from tokenmill.pipeline.hashing import hash_rows
@@ -33,9 +33,9 @@ from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.placement import Placement, RowForm, count_between, measure, placed_columns
-from tokenmill.pipeline.output.shard import row_schemas
+from tokenmill.pipeline.output.shard import FormatFiles, row_schemas
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.output.tables import listed_fields, read_documents
+from tokenmill.pipeline.output.tables import DocumentTable, listed_fields, read_documents
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.flat import without_padding
 from tokenmill.pipeline.proving.from_input import config_of
@@ -89,39 +89,38 @@ class Conversion:
         """What each new format stores, by its name."""
         alone = before.output.model_copy(update={"format": self._source})
         self._stored = _kept(self._source, row_schemas(rows, self._form, alone)[self._source])
-        if self._source in _NARROW:
-            self._stored = pa.schema([field for field in self._stored if field.name != "doc_id"])
-        self._check(before)
+        fields, are_documents = decode_fields(self._fields), self._form.strategy == "documents"
+        old, new = (
+            listed_fields(each.output.formats, fields, are_documents=are_documents) for each in (before, self.config)
+        )
+        self._listed: pa.Schema | None = None if old == new else pa.schema(new)
+        """The kept fields to store in new tables of documents; None if the tables stay as they are."""
+        # Shards of MDS have kept fields as JSON, tables as they were.
+        lost = {field.name for field in fields} if old and self._source == "mds" else set()
+        lost |= {"doc_id"} if self._source in _NARROW else set()
+        self._stored = pa.schema([field for field in self._stored if field.name not in lost])
+        self._check({field.name for field in old})
 
-    def _check(self, before: Config) -> None:
-        """Raises ValueError if a new format has a column that neither is stored nor follows from what is."""
-        output, are_documents = self._output, self._form.strategy == "documents"
-        has = {*_in_memory(self._stored), "doc_id", "documents", *schemas.BOUNDARIES, *schemas.WINDOWS.names}
-        has |= {"n_oov"} if are_documents else set()
-        for format_, schema in self.schemas.items():
-            if self._source == "mds" != format_:  # kept fields are JSON there
-                has -= {field.name for field in schema if field.nullable}
-            if lacks := [name for name in _in_memory(schema) if name not in has]:
+    def _check(self, listed: set[str]) -> None:
+        """Raises ValueError if a column is neither stored nor listed with documents, and does not follow from these."""
+        has = listed | {*_in_memory(self._stored), "doc_id", "documents", *schemas.BOUNDARIES, *schemas.WINDOWS.names}
+        has |= {"n_oov"} if self._form.strategy == "documents" else set()
+        for name, schema in {**self.schemas, "the table of documents": self._listed or pa.schema([])}.items():
+            as_json = {each.name for each in schema if each.nullable and self._source == "mds"} - listed
+            if lacks := [each for each in _in_memory(schema) if each in as_json or each not in has]:
                 raise ValueError(
-                    f"{output!r}: {format_} has the column {lacks[0]!r}, which its rows in {self._source} do not keep; "
-                    f"run the job again with output.format {format_}"
+                    f"{self._output!r}: {name} has the column {lacks[0]!r}, which its rows in {self._source} "
+                    f"{'hold as JSON' if as_json else 'do not keep'}; run the job again with output.format "
+                    f"[{', '.join(self.config.output.formats)}]"
                 )
-        fields, both = decode_fields(self._fields), (before, self.config)
-        old, new = (listed_fields(each.output.formats, fields, are_documents=are_documents) for each in both)
-        if old != new:
-            where = "tables of documents" if old else f"shards of {self._source}"
-            raise ValueError(
-                f"{output!r}: its kept fields ({', '.join(fields.names)}) are in its {where}, which is not where "
-                f"{', '.join(self.config.output.formats)} has them; run the job again with these formats"
-            )
 
     def run(self, lease: Lease | None = None) -> Mapping[str, Any]:
-        """Writes the new folder, which must be empty, and returns its manifest.
+        """Writes the new folder and returns its manifest. Goes on with one where the same conversion was interrupted.
 
         Holds a row group, the table of documents of a shard, and 8 bytes for each of its rows.
 
         Raises:
-          ValueError: if the folder is not empty, a file is not as recorded, or rows came out different; says which.
+          ValueError: if the folder holds something else, or a file is not as recorded, or reads back as other rows.
           BooksError: if the ledger does not add up.
           OSError: if a file cannot be read or written.
         """
@@ -129,14 +128,15 @@ class Conversion:
         planned = PlannedSplits(splits)
         shards = plan_shards(self.config.output, planned, self.job.digest)
         suffix, *companions = formats.suffixes(self.config.output)
+        target = self.config.output.path
+        if (found := read_job(target)) is not None:
+            if there := differences(found[0].parts, self.job.parts):
+                raise ValueError(f"{target!r} holds what another job made, with {'; '.join(there)}: give a new folder")
+            if storage.exists(storage.join(target, filenames.MANIFEST)):
+                raise ValueError(f"{target!r} holds all of this conversion already: verify it, or give a new folder")
+        n_shards = len(shards) or None
         folders.prepare_output(
-            self.config.output.path,
-            self.job,
-            "new",
-            n_splits=len(planned),
-            suffix=suffix,
-            companions=companions,
-            n_shards=len(shards) or None,
+            target, self.job, "resume", n_splits=len(planned), suffix=suffix, companions=companions, n_shards=n_shards
         )
         for entry in self._splits():
             self._convert(entry, entry.split_id, None if shards else len(planned))
@@ -158,54 +158,70 @@ class Conversion:
         made = {filenames.TOKEN_COUNTS, filenames.STATS, filenames.MDS_INDEX, filenames.HUB, filenames.TOKENIZER}
         for record in self.manifest["files"]:
             path = storage.join(self.config.output.path, record["file"])
-            if record["file"] not in made and not storage.exists(path):
+            if record["file"] not in made:
                 with storage.open_read(storage.join(self._output, record["file"])) as handle:
                     storage.write_atomic(path, handle.read())
                 yield ledger.describe(self.config.output.path, record["file"])
 
     def _convert(self, entry: Written, entry_id: str, n_shards: int | None) -> None:
         """Commits an entry; `n_shards` is None if it has no shard, but sorted runs that were merged and are gone."""
-        rows = (entry.shard, *entry.companions)
-        others = [file for file in entry.files() if file not in rows]
-        for file in others if n_shards is None else entry.files():
+        if self._is_done(entry, entry_id):
+            return
+        made: tuple[FileRecord | None, ...] = (entry.shard, *entry.companions)
+        for file in entry.files() if n_shards is not None else (each for each in entry.files() if each not in made):
             if wrong := ledger.problem(self._output, file):
                 raise ValueError(f"{self._output!r}: {wrong}; verify the folder")
         with Staging(self.config.output.path, entry_id) as staging:
+            written = entry
             if n_shards is not None:
                 shard, *companions = self._write(entry, staging, n_shards)
-                entry = replace(entry, shard=shard, companions=tuple(companions))
-            for file in others:
+                written = replace(written, shard=shard, companions=tuple(companions))
+            if self._listed is not None and entry.documents is not None:
+                made += (entry.documents,)
+                written = replace(written, documents=self._list(entry, entry.documents, staging, self._listed))
+            for file in (each for each in entry.files() if each not in made):
                 is_keys = isinstance(entry, ShardEntry) and file == entry.keys
                 copy = staging.create(filenames.keys_name(entry_id) if is_keys else file.file)
                 with storage.open_read(storage.join(self._output, file.file)) as handle:
                     shutil.copyfileobj(handle, copy, 1 << 20)
                 copied = copy.finish(file.rows, file.tokens)
-                if isinstance(entry, ShardEntry) and is_keys:
-                    entry = replace(entry, keys=copied)
-            staging.commit(entry)
+                if isinstance(written, ShardEntry) and is_keys:
+                    written = replace(written, keys=copied)
+            staging.commit(written)
+
+    def _is_done(self, entry: Written, entry_id: str) -> bool:
+        """Returns whether an earlier call, which was interrupted, has committed an entry, whose files are all there."""
+        target = self.config.output.path
+        if (done := type(entry).read(target, entry_id)) is None or any(ledger.problem(target, f) for f in done.files()):
+            return False
+        own = ("shard", "companions", "documents", "keys")
+        new: dict[str, Any] = {name: getattr(done, name) for name in own if hasattr(done, name)}
+        return replace(entry, **new) == done
+
+    def _list(self, entry: Written, old: FileRecord, staging: Staging, fields: pa.Schema) -> FileRecord:
+        """Writes a table of documents that has other kept fields; where it has more, rows of the shard have them."""
+        table, first = DocumentTable(staging.create(old.file), has_segments=False, fields=[*fields]), 0
+        listed = self._documents(old)
+        for batch in self._read(entry):
+            documents = listed.slice(first, batch.num_rows).combine_chunks()
+            for field in fields:
+                documents = documents.append_column(field, pa.chunked_array([batch.column(field.name)]))
+            for part in documents.to_batches():
+                table.add(part)
+            first += batch.num_rows
+        return table.finish()
 
     def _write(self, entry: Written, staging: Staging, n_shards: int) -> Iterator[FileRecord]:
         """Writes the rows of a shard in the new formats, reads them again, and yields the records of their files."""
         for format_, schema in self.schemas.items():
-            suffixes = formats.suffixes(self.config.output, format_)
-            files = [staging.create(filenames.shard_name(entry.index, n_shards, each)) for each in suffixes]
-            name = files[0].name
-            handle, *indexes = (cast(BinaryIO, file) for file in files)
-            index = next(iter(indexes), None)
-            output = self.config.output
-            writer = formats.open_writer(handle, output, self._info, format=format_, index=index, schema=schema)
-            written = []
+            new = FormatFiles(staging, entry.index, n_shards, self.config.output, self._info, format_, schema)
+            name, written = new.files[0].name, []
             for batch in self._rows(entry, format_):
-                writer.write(formats.stored(batch, schema))
+                new.write(batch)
                 written.append(self._hashes(batch))
-            writer.close()
-            if not writer.n_tokens and name.endswith(formats.MAPPED):
-                for file in files:
-                    file.name = f"{filenames.EMPTY}/{file.name}"
-            yield files[0].finish(writer.n_rows, writer.n_tokens)
-            yield from (file.finish() for file in files[1:])
+            yield from new.finish()
             with ExitStack() as stack:
-                read = [stack.enter_context(storage.open_read(file.path)) for file in files]
+                read = [stack.enter_context(storage.open_read(file.path)) for file in new.files]
                 again = [self._hashes(batch) for batch in formats.read_rows(read[0], name, 0, *read[1:])]
                 if not np.array_equal(np.concatenate([_NONE, *written]), np.concatenate([_NONE, *again])):
                     raise ValueError(f"{name}: reads back as other rows than those of {entry.shard.file}")
@@ -218,29 +234,36 @@ class Conversion:
 
     def _rows(self, entry: Written, format: str) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a shard with at least the columns that a format stores, as they are in memory."""
+        columns, batches = _in_memory(self.schemas[format]), self._read(entry)
+        lacks = {*columns} - {*_in_memory(self._stored)}
+        lacks -= {"doc_id"} if format in _NARROW else set()  # any id will do, as it is not kept
+        has_padding = self._source not in _NARROW or not self._form.padded
+        if not lacks and has_padding:
+            yield from batches
+            return
+        assert entry.documents is not None
+        if not entry.documents.rows:
+            return
+        table, first = self._documents(entry.documents), 0
+        placement = Placement.listed(table, self._form)
+        for batch in batches:
+            part = placement.of_rows(first, first + batch.num_rows)
+            yield self._completed(batch, part, table, columns)
+            first += batch.num_rows
+
+    def _read(self, entry: Written) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a shard as they are stored."""
         files = (file for file in (entry.shard, *entry.companions) if file.rows is not None)
         name = next(file.file for file in files if formats.format_of(file.file) == self._source)
         with ExitStack() as stack:
             names = filter(None, (name, formats.index_name(name)))
             handles = [stack.enter_context(storage.open_read(storage.join(self._output, each))) for each in names]
-            batches = formats.read_rows(handles[0], name, 0, *handles[1:])
-            columns = _in_memory(self.schemas[format])
-            lacks = {*columns} - {*_in_memory(self._stored)}
-            lacks -= {"doc_id"} if format in _NARROW else set()  # any id will do, as it is not kept
-            if not lacks and (formats.keeps_padding(name) or not self._form.padded):
-                yield from batches
-                return
-            assert entry.documents is not None
-            if not entry.documents.rows:
-                return
-            has_segments = self._form.strategy != "documents"
-            listed = read_documents(self._output, entry.documents, has_segments=has_segments)
-            table = pa.concat_tables([pa.Table.from_batches([each]) for each in listed], promote_options="default")
-            placement, first = Placement.listed(table, self._form), 0
-            for batch in batches:
-                part = placement.of_rows(first, first + batch.num_rows)
-                yield self._completed(batch, part, table, columns)
-                first += batch.num_rows
+            yield from formats.read_rows(handles[0], name, 0, *handles[1:])
+
+    def _documents(self, record: FileRecord) -> pa.Table:
+        batches = read_documents(self._output, record, has_segments=self._form.strategy != "documents")
+        tables = [pa.Table.from_batches([each]) for each in batches]
+        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
     def _completed(
         self, batch: pa.RecordBatch, part: Placement, table: pa.Table, names: Sequence[str]
@@ -255,7 +278,9 @@ class Conversion:
         copy_stretches(values, ends - at.n_tokens, ends, begins, ids)
         columns |= {"input_ids": as_lists(ids, at.offsets), **placed_columns(names, part, at, self._form)}
         if not self._form.is_packed:
-            columns["doc_id"] = table["doc_id"].combine_chunks().take(pa.array(part.documents))
+            kept = [field.name for field in table.schema if field.nullable and field.name in names]
+            for name in ("doc_id", *kept):
+                columns[name] = table[name].combine_chunks().take(pa.array(part.documents))
         if self._form.strategy == "documents":
             left, right = map(len, self._form.around_document)
             is_unknown = ids == (-1 if self._tokenizer.unk_token_id is None else self._tokenizer.unk_token_id)
@@ -290,13 +315,9 @@ def dataset_card(built: Mapping[str, Any], schema: pa.Schema) -> bytes:
     """
     totals, tokenizer = built["totals"], built["tokenizer"]
     n_rows = sum(record["rows"] for record in built["shards"])
-    power = max(3, len(str(max(n_rows, 1))) - 1)
-    units = {3: "K", 6: "M", 9: "B", 12: "T"}
-
-    def size(exponent: int) -> str:
-        return f"{10 ** (exponent % 3)}{units[exponent - exponent % 3]}"
-
-    of = "n<1K" if n_rows < 1000 else f"{size(power)}<n<{size(power + 1)}"
+    sizes = "1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"
+    power = min(max(0, len(str(n_rows)) - 3), len(sizes))
+    of = f"{sizes[power - 1]}<n<{sizes[power]}" if 0 < power < len(sizes) else "n>1T" if power else "n<1K"
     front: dict[str, Any] = {"license": None, "size_categories": [of], "tags": ["tokenized", "tokenmill"]}
     if _ON_HUBS in built["config"]["output"]["format"]:
         files = {"split": "train", "path": f"tokens-*-of-*.{_ON_HUBS}"}

@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import os
 
 import pytest
 
@@ -54,6 +55,94 @@ def test_rows_of_every_format_are_those_of_a_job_that_writes_it(tmp_path, tiny_v
                 assert (new / path.name).read_bytes() == path.read_bytes()
 
 
+FIELDS = {"url": None, "score": "double", "tags": ["string"], "meta": {"lang": "string"}}
+
+
+def test_kept_fields_go_where_the_new_formats_have_them(tmp_path, tiny_vocab_file):
+    lines = [
+        {
+            "text": text,
+            "url": f"u{i}" if i % 3 else None,
+            "score": i / 2,
+            "tags": ["a", None][: i % 3],
+            "meta": {"lang": "de"},
+        }
+        for i, text in enumerate(TEXTS)
+    ]
+    (tmp_path / "kept.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    read = {"paths": [str(tmp_path / "kept.jsonl")], "split_bytes": 300, "keep_fields": FIELDS}
+    to = {
+        "parquet": ("megatron", "arrow", "tfrecord", "mds", "arrow,memmap"),
+        "memmap": ("parquet", "arrow", "mds", "mds,tfrecord"),
+        "mds": (),
+        "mds,megatron": ("parquet", "mds", "arrow,mds,memmap"),
+    }
+    for output in ({}, {"shuffle": {"shards": 2}}):
+        name = f"{len(output)}-"
+        sources = {
+            key: job_of(tmp_path, tiny_vocab_file, name + key, key.split(","), input=read, output=output) for key in to
+        }
+        for source, targets in to.items():
+            for target in targets:
+                direct = job_of(
+                    tmp_path, tiny_vocab_file, f"{name}{source}-{target}", target.split(","), input=read, output=output
+                )
+                new = tmp_path / f"{name}{source}-to-{target}"
+                Conversion(str(sources[source].output), str(new), target.split(",")).run()
+                assert verify(str(new)).problems == []
+                for path in (*direct.output.glob("tokens-*"), *direct.output.glob("documents/*")):
+                    assert (new / path.relative_to(direct.output)).read_bytes() == path.read_bytes(), (
+                        source,
+                        target,
+                        path,
+                    )
+        with pytest.raises(
+            ValueError, match=r"parquet has the column 'url', which its rows in mds hold as JSON; run the job"
+        ):
+            Conversion(str(sources["mds"].output), str(tmp_path / "new"), ["parquet"])
+        with pytest.raises(
+            ValueError, match=r"the table of documents has the column 'url', which its rows in mds hold"
+        ):
+            Conversion(str(sources["mds"].output), str(tmp_path / "new"), ["memmap"])
+
+
+@pytest.mark.parametrize("kind", ["documents", "shuffled"])
+def test_a_conversion_that_was_interrupted_goes_on(tmp_path, tiny_vocab_file, kind, monkeypatch, capsys):
+    job = job_of(tmp_path, tiny_vocab_file, "out", "parquet", **JOBS[kind])
+    whole = tmp_path / "whole"
+    Conversion(str(job.output), str(whole), ["arrow", "memmap"]).run()
+    command = ["convert", str(job.output), "--to", "arrow,memmap", "--output", str(tmp_path / "new")]
+    replace, n_runs = os.replace, 0
+
+    def interrupted(*paths, **options):
+        nonlocal n_left
+        n_left -= 1
+        if n_left < 0:
+            raise KeyboardInterrupt
+        replace(*paths, **options)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    for n_allowed in range(4, 200, 8):  # any number of files could be in place when the next call goes on
+        n_left = n_allowed
+        assert main(command) in (0, 130)
+        n_runs += 1
+        if (tmp_path / "new/manifest.json").exists():
+            break
+    assert n_runs > 2
+    monkeypatch.undo()
+    assert verify(str(tmp_path / "new")).problems == []
+    mine, others = (
+        {p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in (tmp_path / "new", whole)
+    )
+    assert mine == others
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "holds all of this conversion already: verify it, or give a new folder" in capsys.readouterr().err
+    assert main([*command[:3], "mds", *command[4:]]) == 2
+    assert "holds what another job made, with output.format" in (said := capsys.readouterr().err)
+    assert "--" not in said
+
+
 def test_the_command_writes_a_card_and_its_rows_can_be_read(tmp_path, tiny_vocab_file, capsys):
     job = job_of(tmp_path, tiny_vocab_file, "out", "megatron")
     new = tmp_path / "new"
@@ -77,7 +166,7 @@ def test_the_command_writes_a_card_and_its_rows_can_be_read(tmp_path, tiny_vocab
         assert loaded["input_ids"][:] == [rows[i]["input_ids"].tolist() for i in range(10)]
     assert f"| tokens | {rows.n_tokens} |" in text
     assert main(["convert", str(job.output), "--to", "parquet", "--output", str(new)]) == 2
-    assert "holds the complete results of a job that differs in" in capsys.readouterr().err
+    assert "holds what another job made, with output.format" in capsys.readouterr().err
 
 
 def test_what_cannot_be_converted_is_told_before_work(tmp_path, tiny_vocab_file, capsys):
