@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all packages need to know about columns of Arrow: their lists, and how much their rows take."""
+"""What all packages need to know about columns of Arrow: their lists, how much their rows take, and opening Parquet."""
 
+import contextlib
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 
 def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
@@ -135,3 +138,24 @@ def copy_stretches(
     else:
         nth = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         out[np.repeat(begins, sizes) + nth] = values[np.repeat(starts, sizes) + nth]
+
+
+def open_parquet(handle: Any, **options: Any) -> pq.ParquetFile:
+    """Opens a Parquet file through a Python handle, a seekable file for reading or what has its methods.
+
+    Arrow would otherwise read ahead on threads of its own (as `pq.read_table` always does). Such a thread may still
+    hold the handle when the interpreter ends, and then the process aborts instead of exiting.
+
+    Raises:
+      pa.ArrowException: if it is not Parquet.
+    """
+    return pq.ParquetFile(handle, pre_buffer=False, **options)
+
+
+@contextlib.contextmanager
+def whole(name: str) -> Iterator[None]:
+    """Turns any exception of Arrow in the block, which reads the file `name`, into a ValueError."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{name}: not a whole Parquet file: {error}") from error

@@ -17,8 +17,8 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import json_files, ledger, quantities
 from tokenmill.pipeline.books.counts import COUNTED_OF_FILES
 from tokenmill.pipeline.books.json_files import Count, FileName, Hash
+from tokenmill.pipeline.columns import open_parquet
 from tokenmill.pipeline.config.formats import FormatName
-from tokenmill.pipeline.parquet_file import open_parquet
 
 MOST_RECORDS = 10_000
 """A list with more records than this goes into a file."""

@@ -94,7 +94,7 @@ def _add_diff_and_trace(commands: Any) -> None:
 def _inspect(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.looking import inspect, selecting
     from tokenmill.pipeline.output.writers import formats
-    from tokenmill.pipeline.output.writers.json_texts import to_plain
+    from tokenmill.pipeline.output.writers.base import to_plain
     from tokenmill.pipeline.running.terminal import Terminal
 
     console = Terminal(sys.stdout)
@@ -161,7 +161,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.output.writers.json_texts import to_plain
+    from tokenmill.pipeline.output.writers.base import to_plain
     from tokenmill.pipeline.proving import trace
 
     with mistakes():
@@ -222,7 +222,7 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
 
 def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     from tokenmill.pipeline.config.formats import FORMATS
-    from tokenmill.pipeline.output.writers.json_texts import to_plain
+    from tokenmill.pipeline.output.writers.base import to_plain
     from tokenmill.pipeline.proving.trace import excerpt
     from tokenmill.tokenizer.token_runs import printable
 

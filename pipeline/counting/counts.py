@@ -28,11 +28,10 @@ from tokenmill.pipeline.books.counts import Counts, Groups
 from tokenmill.pipeline.books.json_files import AnyJson, Count
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.lists import Counted, File, ListedRecords
-from tokenmill.pipeline.columns import stretches
+from tokenmill.pipeline.columns import open_parquet, stretches
 from tokenmill.pipeline.counting.merging import merge_streams
 from tokenmill.pipeline.counting.words import deciding
 from tokenmill.pipeline.output.staging import StagedFile, Staging
-from tokenmill.pipeline.parquet_file import open_parquet
 from tokenmill.tokenizer import count_characters
 
 FORMAT_VERSION = 2

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, schemas, storage
-from tokenmill.pipeline.columns import stretches
+from tokenmill.pipeline.columns import open_parquet, stretches
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.output.writers import flat
-from tokenmill.pipeline.parquet_file import open_parquet
 
 FORMATS = {
     "parquet": (".parquet", ""),

@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from tokenmill.pipeline.columns import open_parquet
 from tokenmill.pipeline.config.kept_fields import stored_fields
 from tokenmill.pipeline.input.batches import Part
 from tokenmill.pipeline.input.columnar import RowReader, check_columns, is_damage, own_columns, text_columns
 from tokenmill.pipeline.input.decompressing import beginning, read_exactly
-from tokenmill.pipeline.parquet_file import open_parquet
 
 # A column chunk is read through a buffer of this size instead of at once: it may be as large as the file.
 _BUFFER_BYTES = 1 << 20

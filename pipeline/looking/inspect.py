@@ -20,7 +20,7 @@ from rich.text import Text
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
+from tokenmill.pipeline.output.writers.base import spell_nanoseconds
 from tokenmill.pipeline.reporting import html
 from tokenmill.tokenizer import Encoding, Tokenizer
 from tokenmill.tokenizer.token_runs import Kind, TokenRun, printable

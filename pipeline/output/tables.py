@@ -18,13 +18,12 @@ import pyarrow.parquet as pq
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.counts import count_reasons
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.columns import row_bytes
+from tokenmill.pipeline.columns import open_parquet, row_bytes, whole
 from tokenmill.pipeline.config.kept_fields import without_marks
 from tokenmill.pipeline.config.output import KEEPS_FIELDS
 from tokenmill.pipeline.output.placement import Placement
 from tokenmill.pipeline.output.staging import StagedFile, Staging
 from tokenmill.pipeline.output.writers.base import RowGroups
-from tokenmill.pipeline.parquet_file import open_parquet, whole
 from tokenmill.pipeline.splits import Piece
 
 _DOCUMENT_LIMITS = (1 << 18, 16 << 20)

@@ -22,7 +22,7 @@ from tokenmill.pipeline.hashing import SHUFFLING, document_keys
 from tokenmill.pipeline.output.placement import Int64s, Measures, Placement, RowForm, count_between, placed_columns
 from tokenmill.pipeline.output.spill import shard_range
 from tokenmill.pipeline.output.tables import listed_fields, read_documents
-from tokenmill.pipeline.output.writers.json_texts import json_texts
+from tokenmill.pipeline.output.writers.base import json_texts
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 from tokenmill.pipeline.statistics.tally import Statistics
 

@@ -17,6 +17,7 @@ from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import ledger, parts
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.manifest import split_ids
+from tokenmill.pipeline.columns import whole
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -31,8 +32,7 @@ from tokenmill.pipeline.input.readers import ROW_READERS, is_cut_by_bytes
 from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.looking import inspect, selecting
 from tokenmill.pipeline.output import arranging
-from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
-from tokenmill.pipeline.parquet_file import whole
+from tokenmill.pipeline.output.writers.base import spell_nanoseconds
 from tokenmill.pipeline.proving.from_input import config_of
 from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.splits import Piece, Split

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.counts import Ints
-from tokenmill.pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline.columns import open_parquet, whole
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.reach import kinds
 

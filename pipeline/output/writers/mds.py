@@ -18,8 +18,14 @@ import pyarrow as pa
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.columns import children, ragged, stretches
-from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo, narrow_ids, scatter, skip_rows
-from tokenmill.pipeline.output.writers.json_texts import json_texts
+from tokenmill.pipeline.output.writers.base import (
+    ShardWriter,
+    TokenizerInfo,
+    json_texts,
+    narrow_ids,
+    scatter,
+    skip_rows,
+)
 
 MAX_BYTES = (1 << 32) - 1
 """The most bytes of a shard: offsets have 32 bits."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import open_parquet, whole
 from tokenmill.pipeline.output.writers.base import (
     MAX_DOC_ID_BYTES,
     MAX_ROWS,
@@ -24,7 +25,6 @@ from tokenmill.pipeline.output.writers.base import (
     skip_rows,
 )
 from tokenmill.pipeline.output.writers.parquet_format import ParquetFileWriter
-from tokenmill.pipeline.parquet_file import open_parquet, whole
 
 _MAX_TOKENS = (1 << 31) - 1
 

@@ -17,9 +17,8 @@ from tests.plain_job import token_rows
 from tests.reference import mds
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, json_texts, spell_nanoseconds
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
-from tokenmill.pipeline.output.writers.json_texts import json_texts, spell_nanoseconds
 from tokenmill.pipeline.output.writers.mds import columns_of
 
 NARROW = TokenizerInfo(digest="d" * 64, vocab_size=65_499)
