@@ -97,6 +97,8 @@ class Indexed(Rows):
           ValueError: if the file is not the one that the record names.
         """
         place, described = storage.join(self.name, file), self.record["files"][file]
+        if not storage.exists(place):
+            raise ValueError(f"{place}: not there, but {self.kind}.json lists it; {_AGAIN}")
         if storage.is_remote(place):
             with storage.open_read(place) as handle:
                 data = np.frombuffer(handle.read(), np.uint8)

@@ -293,6 +293,9 @@ def test_an_index_over_other_data_or_that_was_changed_is_refused(outputs, mixtur
         data.write_bytes(changed)
         with pytest.raises(ValueError, match=message):
             tokenmill.data.open(mixture.name)
+    data.unlink()
+    with pytest.raises(ValueError, match=r"samples.bin: not there, but mixture.json lists it; copy the index again"):
+        tokenmill.data.open(mixture.name)
     data.write_bytes(whole)
     for changed_text, message in [
         (text.replace('"format_version": 1', '"format_version": 2'), "has format 2, this TokenMill reads 1"),
