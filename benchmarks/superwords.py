@@ -7,7 +7,6 @@ process of its own. Both it and a first stage of the same size are measured on t
 is 1 if the process needs more than 4 GiB, something is not proven, or superwords do not save tokens.
 """
 
-import argparse
 import json
 import os
 import re
@@ -36,15 +35,13 @@ _DRAWS_FOR_BYTE = 1 / 24
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench superwords", description=__doc__, allow_abbrev=False)
+    parser = report.parser("superwords", __doc__)
     parser.add_argument("--gb", type=float, nargs="+", default=[0.1, 1], help="sizes of the counts (default 0.1 1)")
     parser.add_argument("--vocab-size", type=int, default=16_000, help="entries of the first stage (default 16000)")
     parser.add_argument("--add", type=int, default=4_000, help="entries of the second stage (default 4000)")
     parser.add_argument("--folder", help="where to put the counts, half of their size (default: temporary)")
-    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
-    facts = report.machine() | report.versions("tokenmill", "pyarrow", "numba", "numpy")
-    print(report.describe(facts))
+    print(report.describe("tokenmill", "pyarrow", "numba", "numpy"))
     english = next(corpus.texts for corpus in corpora.load() if corpus.name in ("english", "reference"))
     learned, held_out = [text for i, text in enumerate(english) if i % 5], english[::5]
     start = Tokenizer.untrained("none", "gpt2", byte_level=True)
@@ -53,7 +50,7 @@ def main(arguments: list[str]) -> int:
         start.with_model(BPETrainer(vocab_size=size, byte_level=True).train(_counted(start, learned))) for size in sizes
     )
     wide = superwords(first)
-    measurements, rows = list[dict[str, Any]](), list[list[str]]()
+    all_good, rows = True, list[list[str]]()
     for gb in options.gb:
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-bench-") as folder:
             facts_of_counts = write_counts(Path(folder), wide, learned, int(gb * 1e9))
@@ -63,8 +60,7 @@ def main(arguments: list[str]) -> int:
         before, after = (row["bytes_per_token"] for row in found)
         proven = not any(said["proof"].values()) and len(said["added"]) == options.add
         measurement = facts_of_counts | run | {"proven": proven, "words": before, "superwords": after}
-        measurement["good"] = proven and after > before and run["largest_process_bytes"] < _MOST_BYTES
-        measurements.append(measurement)
+        all_good &= proven and after > before and run["largest_process_bytes"] < _MOST_BYTES
         rows.append([
             *(f"{measurement[name] / 1e9:.2f}" for name in ("n_bytes", "file_bytes")), f"{measurement['n_grams']:,}",
             f"{run['processor_seconds']:.0f}", f"{run['largest_process_bytes'] / 2**20:.0f}",
@@ -73,9 +69,7 @@ def main(arguments: list[str]) -> int:
     header = ["GB of counts", "on disk", "n-grams", "CPU seconds", "largest process MiB", "least count merged",
               "bytes/token, words", "superwords", "proven"]  # fmt: skip
     print("\n" + report.table(header, rows))
-    if options.save:
-        print(f"\nraw samples: {report.save('superwords', facts, measurements)}")
-    return int(not all(measurement["good"] for measurement in measurements))
+    return int(not all_good)
 
 
 def _extend(folder: Path, wide: Tokenizer, n: int) -> tuple[dict[str, Any], Tokenizer, dict[str, Any]]:
