@@ -57,11 +57,8 @@ def run_one(number: int, folder: Path) -> str:
         if isinstance(part, pa.Array | pa.Table | pa.ChunkedArray | pa.RecordBatch):
             part.validate(full=True)
     wanted = call(_plain(kind, expected))
-    return (
-        f"proven: {name}"
-        if _values(found) == _values(wanted)
-        else f"wrong: {name}: {found!r:.300} is not {wanted!r:.300}"
-    )
+    is_equal = _values(found) == _values(wanted)
+    return f"proven: {name}" if is_equal else f"wrong: {name}: {found!r:.300} is not {wanted!r:.300}"
 
 
 def warm_up() -> None:
@@ -99,13 +96,8 @@ def _text(rng: random.Random) -> tuple[Any, Any]:
     expected = _decoded(rows)
     chance = rng.random()
     if chance < 0.05:
-        other = rng.choice(
-            [
-                pa.array(rows, pa.binary()), pa.array([True]), pa.array([[b"a"]]), pa.array([1.5]), "text", {"a": 1},
-                None, [1], [b"a"],
-            ]
-        )  # fmt: skip
-        return other, None
+        others = [pa.array(rows, pa.binary()), pa.array([True]), pa.array([[b"a"]]), pa.array([1.5])]
+        return rng.choice([*others, "text", {"a": 1}, None, [1], [b"a"]]), None
     if chance < 0.1:
         nulls = [None] * len(rows)
         return pa.array(nulls, pa.null()), nulls
@@ -277,12 +269,8 @@ def _plain(kind: str, expected: Any) -> Any:
         return pa.array(expected, pa.large_string())
     if kind == "ids":
         return pa.array(expected, pa.list_(pa.int32()))
-    return pa.table(
-        {
-            "word": pa.array([w for w, _ in expected], pa.large_binary()),
-            "count": pa.array([n for _, n in expected], pa.int64()),
-        }
-    )
+    words, counts = zip(*expected, strict=True)
+    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
 
 
 # The functions.

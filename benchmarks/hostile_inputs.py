@@ -205,9 +205,8 @@ def _parquet(rng: random.Random, settings: dict[str, Any]) -> Files:
     if pa.types.is_integer(kind):
         rows = [row if row is None else len(row) for row in rows]
     ids = [rng.choice([None, rng.randint(0, 9)]) for _ in rows]
-    table = pa.table(
-        {rng.choice(["text", "text", "text", "body"]): pa.array(rows, kind), "id": pa.array(ids, pa.int64())}
-    )
+    name = rng.choice(["text", "text", "text", "body"])
+    table = pa.table({name: pa.array(rows, kind), "id": pa.array(ids, pa.int64())})
     sink = pa.BufferOutputStream()
     compression = rng.choice(["none", "snappy", "zstd"])
     pq.write_table(table, sink, row_group_size=rng.choice([1, 7, 100]), compression=compression)
@@ -232,9 +231,8 @@ def _names(rng: random.Random, settings: dict[str, Any]) -> Files:
 
 
 def _tiny(rng: random.Random, settings: dict[str, Any]) -> Files:
-    return {
-        f"{i}.jsonl": rng.choice([b"", b"\n", b'{"text": "the mill"}', b"x"]) for i in range(rng.choice([1, 50, 200]))
-    }
+    data = [b"", b"\n", b'{"text": "the mill"}', b"x"]
+    return {f"{i}.jsonl": rng.choice(data) for i in range(rng.choice([1, 50, 200]))}
 
 
 def _empty(rng: random.Random, settings: dict[str, Any]) -> Files:
@@ -255,9 +253,8 @@ def _config(rng: random.Random, config: bytes) -> bytes:
     key, colon, _ = lines[i].partition(b":")
     lines[i] = key + colon + b" " + rng.choice(values) + b"," if colon else rng.choice(values)
     if chance < 0.5:
-        return rng.choice(
-            [b"", b"[" * 20_000, b"a: " * 1000, b"- " * 30_000, b"\0", rng.randbytes(300), b"x: &a [*a, *a]"]
-        )
+        deep = [b"[" * 20_000, b"a: " * 1000, b"- " * 30_000]
+        return rng.choice([b"", *deep, b"\0", rng.randbytes(300), b"x: &a [*a, *a]"])
     return b"\n".join(lines)
 
 

@@ -3,15 +3,17 @@
 
     ./run.sh bench jobs b65bcec
 
-The cases: `tokenize` jobs from five documents to 100 MB of JSON lines, and over thousands of small files; the
-quickstart with nothing compiled; loading a tokenizer; calls with strings. Each tree has a cache of compiled code of its
-own; a library that only the other one needs must be on PYTHONPATH (pygal for b65bcec). The outputs are compared first.
-A cell is processor seconds, or microseconds for calls with strings: medians of the rounds. The last column is their
-ratio; below 1 this tree is faster.
+The cases: `tokenize` jobs from five documents to 100 MB of JSON lines, over thousands of small files, packed, shuffled
+and of conversations; counting words of text, and words that are all different; `plan` and `verify`; the quickstart with
+nothing compiled; loading a tokenizer; calls with strings. Each tree has a cache of compiled code of its own; a library
+that only the other one needs must be on PYTHONPATH (pygal for b65bcec). The outputs are compared first. A cell is
+processor seconds, or microseconds for calls with strings: medians of the rounds, and their ratio; below 1 this tree is
+faster. The last columns are the peak memory of the largest process, in MiB.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -20,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import commits, corpora, pipeline, report, timing, tokenizers
 from tokenmill.pipeline.quickstart import build_corpus
@@ -67,8 +69,17 @@ class Tree:
         return self.output.with_suffix(".log")
 
 
-Case = Callable[[Tree], tuple[float, str]]
-"""Runs once; returns the cost, and what has to be equal."""
+class Taken(NamedTuple):
+    """What one run of a case took."""
+
+    cost: float
+    n_bytes: int
+    """Peak resident memory of the largest process."""
+    made: str
+    """What has to be equal."""
+
+
+Case = Callable[[Tree], Taken]
 
 
 def main(arguments: list[str]) -> int:
@@ -85,22 +96,25 @@ def main(arguments: list[str]) -> int:
         folder = Path(name)
         paths = {"now": corpora.REPOSITORY, "other": commits.check_out(options.commit)}
         trees = {key: Tree(path, folder / f"{key}-cache", folder / f"{key}-out") for key, path in paths.items()}
-        print(f"| {'':28} |     now | other commit |       |\n| {'-' * 28} | ------: | -----------: | ----: |")
+        print(f"| {'':28} |     now |   other | ratio | MiB now | other |")
+        print(f"| {'-' * 28} | ------: | ------: | ----: | ------: | ----: |")
         for title, (rounds, case) in _cases(folder, vocab, options).items():
             if options.only and not any(word in title for word in options.only):
                 continue
             samples = _measure(case, trees, rounds)
-            if equal := len({found for each in samples.values() for _, found in each}) == 1:
-                now, other = (statistics.median(cost for cost, _ in samples[key]) for key in trees)
-                print(f"| {title:28} | {now:7.2f} | {other:12.2f} | {now / other:5.2f} |", flush=True)
+            if equal := len({each.made for taken in samples.values() for each in taken}) == 1:
+                now, other = (statistics.median(each.cost for each in samples[key]) for key in trees)
+                memory = (statistics.median(each.n_bytes for each in samples[key]) / 2**20 for key in trees)
+                told = "{:7.0f} | {:5.0f}".format(*memory)
+                print(f"| {title:28} | {now:7.2f} | {other:7.2f} | {now / other:5.2f} | {told} |", flush=True)
             else:
                 print(f"| {title:28} | outputs differ |", flush=True)
             differ |= not equal
     return int(differ)
 
 
-def _measure(case: Case, trees: dict[str, Tree], rounds: int) -> dict[str, list[tuple[float, str]]]:
-    samples: dict[str, list[tuple[float, str]]] = {key: [] for key in trees}
+def _measure(case: Case, trees: dict[str, Tree], rounds: int) -> dict[str, list[Taken]]:
+    samples: dict[str, list[Taken]] = {key: [] for key in trees}
     for round_number in range(-1 if rounds > 1 else 0, rounds):  # The first round compiles, and fills caches.
         for key, tree in trees.items():
             taken = case(tree)
@@ -124,6 +138,18 @@ def _cases(folder: Path, vocab: Path, options: argparse.Namespace) -> dict[str, 
     for number in range(options.files):
         (folder / "small" / f"{number:06d}.txt").write_text(rows[number % len(rows)][:4000] + "\n", encoding="utf-8")
     found[f"job, GPT-2, {options.files:,} small files"] = options.rounds, _job(f"{folder / 'small'}/*.txt", gpt2)
+    end, text = "<|endoftext|>", f"{folder / '10 MB'}/*.jsonl"
+    packing = {"length": 2048, "strategy": "best_fit", "separator": end}
+    for title, output in {"packed": {"packing": packing}, "shuffled": {"shuffle": {}}}.items():
+        found[f"job, GPT-2, 10 MB, {title}"] = options.rounds, _job(text, gpt2, output=output)
+    (folder / "chat.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}" + end + "{% endfor %}")
+    chat = {"input": {"messages_field": "messages"}, "chat": {"template": str(folder / "chat.jinja")}}
+    found["job, GPT-2, 10 MB of chat"] = options.rounds, _job(f"{_write_chats(folder, rows)}", gpt2, **chat)
+    found["count, 10 MB"] = options.rounds, _count(text, {"pre_tokenizer": "o200k_base"})
+    distinct = _write_distinct(folder / "distinct.jsonl", 1_000_000)
+    found["count, a million words"] = options.rounds, _count(f"{distinct}", {"pre_tokenizer": "whitespace"})
+    found["plan, GPT-2, 10 MB"] = options.rounds, _job(text, gpt2, command="plan")
+    found["verify, GPT-2, 10 MB"] = options.rounds, _verify(_job(text, gpt2))
     build_corpus(folder / "quickstart")
     found["quickstart, compiles all"] = 1, _first_run(folder / "quickstart")
     for name, path in {"GPT-2": gpt2, "BERT": bert, "XLNet": vocab / "xlnet.model"}.items():
@@ -136,13 +162,63 @@ def _cases(folder: Path, vocab: Path, options: argparse.Namespace) -> dict[str, 
     return found
 
 
-def _job(pattern: str, tokenizer: Path) -> Case:
-    def run(tree: Tree) -> tuple[float, str]:
+def _write_chats(folder: Path, rows: list[str]) -> Path:
+    """Writes 10 MB of conversations of two messages each."""
+    path, written = folder / "chat.jsonl", 0
+    with path.open("w", encoding="utf-8") as file:
+        for asked, answer in itertools.cycle(zip(rows[::2], rows[1::2], strict=False)):
+            messages = [{"role": "user", "content": asked[:300]}, {"role": "assistant", "content": answer[:1500]}]
+            written += file.write(json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
+            if written > 10_000_000:
+                return path
+    raise AssertionError("there are rows")
+
+
+def _write_distinct(path: Path, n: int) -> Path:
+    """Writes words that are all different, in no order; `n` is no multiple of the factor."""
+    words = [f"{i * 7_368_787 % n:x}".translate(str.maketrans("0123456789", "ghijklmnop")) for i in range(n)]
+    with path.open("w", encoding="utf-8") as file:
+        for start in range(0, n, 1000):
+            file.write(json.dumps({"text": " ".join(words[start : start + 1000])}) + "\n")
+    return path
+
+
+def _run(tree: Tree, command: str, config: Any) -> timing.ProcessRun:
+    if command != "verify":
         shutil.rmtree(tree.output, ignore_errors=True)
-        config: Any = {"input": {"paths": [pattern]}, "tokenizer": {"file": str(tokenizer)}}
-        path = tree.output.with_suffix(".yaml")
-        path.write_text(json.dumps(config | {"output": {"path": str(tree.output)}}), encoding="utf-8")
-        return tree.run("-m", "tokenmill", "tokenize", str(path)).processor_seconds, _written(tree)
+    path = tree.output.with_suffix(".yaml")
+    path.write_text(json.dumps(config | {"output": {"path": str(tree.output), **config.get("output", {})}}))
+    return tree.run("-m", "tokenmill", command, str(path))
+
+
+def _job(pattern: str, tokenizer: Path, command: str = "tokenize", **sections: Any) -> Case:
+    given = sections.get("input", {})
+    config = {**sections, "input": {"paths": [pattern], **given}, "tokenizer": {"file": str(tokenizer)}}
+
+    def run(tree: Tree) -> Taken:
+        taken = _run(tree, command, config)
+        return Taken(taken.processor_seconds, taken.largest_process_bytes, _written(tree))
+
+    return run
+
+
+def _verify(job: Case) -> Case:
+    def run(tree: Tree) -> Taken:
+        if not (tree.output / "manifest.json").exists():
+            job(tree)
+        taken = tree.run("-m", "tokenmill", "verify", str(tree.output))
+        return Taken(taken.processor_seconds, taken.largest_process_bytes, "")
+
+    return run
+
+
+def _count(pattern: str, train: dict[str, str]) -> Case:
+    config = {"input": {"paths": [pattern]}, "tokenizer": {"train": {"normalizer": "none", **train}}}
+
+    def run(tree: Tree) -> Taken:
+        taken = _run(tree, "count", config)
+        counts = json.loads((tree.output / "counts" / "counts.json").read_text(encoding="utf-8"))
+        return Taken(taken.processor_seconds, taken.largest_process_bytes, json.dumps(counts["totals"]))
 
     return run
 
@@ -150,12 +226,12 @@ def _job(pattern: str, tokenizer: Path) -> Case:
 def _first_run(corpus: Path) -> Case:
     """The quickstart's job with nothing compiled."""
 
-    def run(tree: Tree) -> tuple[float, str]:
+    def run(tree: Tree) -> Taken:
         shutil.rmtree(tree.cache, ignore_errors=True)
         shutil.rmtree(tree.output, ignore_errors=True)
         changed = ["--set", f"input.paths=[{corpus}/*.jsonl]", "--set", f"output.path={tree.output}"]
-        config = str(tree.path / "configs" / "quickstart.yaml")
-        return tree.run("-m", "tokenmill", "run", config, *changed).processor_seconds, _written(tree)
+        taken = tree.run("-m", "tokenmill", "run", str(tree.path / "configs" / "quickstart.yaml"), *changed)
+        return Taken(taken.processor_seconds, taken.largest_process_bytes, _written(tree))
 
     return run
 
@@ -165,13 +241,13 @@ def _written(tree: Tree) -> str:
 
 
 def _python(program: str, *arguments: str) -> Case:
-    def run(tree: Tree) -> tuple[float, str]:
+    def run(tree: Tree) -> Taken:
         # A commit may be from before the packages had a name in front.
         package = "tokenmill.tokenizer" if (tree.path / "tokenmill" / "tokenizer").exists() else "tokenizer"
-        tree.run("-c", program, package, *arguments)
+        taken = tree.run("-c", program, package, *arguments)
         lines = tree.log.read_text(encoding="utf-8").splitlines()
         ids, cost = next(line for line in lines if line.startswith("[")).rsplit(" ", 1)
-        return float(cost), ids
+        return Taken(float(cost), taken.largest_process_bytes, ids)
 
     return run
 

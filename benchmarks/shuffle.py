@@ -4,11 +4,8 @@
 There are as many files as one merge of a large job reads from, each with a run of made-up documents of 1,000 bytes and
 250 tokens, which is cut into four ranges. Sorting, two ranges of a pass, and one merged for shards are timed with the
 code of every job, and taken as often as `plan_passes` says. Tokenizing is measured beside it: real text to Parquet.
-
-With `--latency-ms`, runs are merged from a store, too, which answers each request after so long and then at once.
 """
 
-import io
 import sys
 import tempfile
 import time
@@ -18,10 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import fs
 
 from benchmarks import corpora, report, tokenizers
-from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums import SplitRuns, sum_rows
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import ShuffleConfig
@@ -40,53 +36,12 @@ _SAMPLE_BYTES = 64_000_000
 _SCHEMA = schemas.placed(schemas.TOKENS)
 
 
-class Slow:
-    """`slow://path`: a local file as an object of a store."""
-
-    latency = 0.0
-    """Seconds of each request."""
-    n_requests = n_bytes = 0
-
-    def __init__(self) -> None:
-        """Opens the filesystem."""
-        self._local = fs.LocalFileSystem()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._local, name)
-
-    def open_input_file(self, place: str) -> Any:
-        """Opens a file to read."""
-        _request(0)
-        return _Object(place)
-
-
-class _Object(io.FileIO):
-    def readinto(self, buffer: Any, /) -> int | None:
-        n = super().readinto(buffer)
-        _request(n or 0)
-        return n
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        _request(len(data or b""))
-        return data or b""
-
-
-def _request(n_bytes: int) -> None:
-    Slow.n_requests += 1
-    Slow.n_bytes += n_bytes
-    time.sleep(Slow.latency)
-
-
 def main(arguments: list[str]) -> int:
     """Measures; returns the exit code."""
     parser = report.parser("shuffle", __doc__)
     parser.add_argument("--run-mb", type=int, nargs="+", default=[32], help="output.shuffle.run_bytes in MiB")
-    parser.add_argument("--latency-ms", type=float, help="merge from a store, too, which takes so long to answer")
     parser.add_argument("--folder", help="where runs are written, 8 times --run-mb (default: the temporary folder)")
     options = parser.parse_args(arguments)
-    storage._open_store = lambda *_: Slow()  # type: ignore[assignment]
-    Slow.latency = (options.latency_ms or 0) / 1000
     print(report.describe("tokenmill"))
     with tempfile.TemporaryDirectory(prefix="tokenmill-shuffle-", dir=options.folder) as folder:
         texts = corpora.load()
@@ -119,24 +74,14 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
     needed = [[file for each in files for key, file in deal(each, ranges) if key[-1] == i] for i in range(_RANGES)]
     passed = _per_gb(lambda: [merge_runs(needed[i], 0, (i, _RANGES), folder, run_bytes, _SCHEMA) for i in (0, 1)])
 
-    def merge(where: str = folder) -> list[int]:
-        with RunFiles(where) as handles:
-            paths = [f"{where}/{runs_name(file.split_id)}" for file in needed[2]]
+    def merge() -> list[int]:
+        with RunFiles(folder) as handles:
+            paths = [f"{folder}/{runs_name(file.split_id)}" for file in needed[2]]
             runs = open_runs(handles, paths, needed[2], _SCHEMA)
             parts = merge_range(runs, *shard_range(2, _RANGES), step_bytes=run_bytes // 4)
             return [sum_rows(keys, rows, None).n_documents for keys, rows in parts]
 
     merged = _per_gb(merge)
-    if Slow.latency:
-        Slow.n_requests = Slow.n_bytes = 0
-        started = time.perf_counter()
-        n = sum(merge(f"slow://{folder}"))
-        print(
-            f"merging {n * _TEXT_BYTES / 1e6:.0f} MB of text from {fan_in} runs in a store: "
-            f"{time.perf_counter() - started:.1f} s, {Slow.n_requests} requests, "
-            f"{Slow.n_bytes / 1e6:.0f} MB read",
-            flush=True,
-        )
     n_sorted = sum(run.n_rows for file in sort[1] for run in file.runs)
     n_passed = sum(run.n_rows for file in passed[1] for run in file.runs)
     return sort[0] / n_sorted, passed[0] / n_passed, merged[0] / sum(merged[1])
@@ -164,15 +109,13 @@ def _per_gb(function: Callable[[], Any]) -> tuple[float, Any]:
 def _sort(folder: str, index: int, run_bytes: int, fan_in: int) -> SplitRuns:
     rng = np.random.default_rng(index + 1)
     n = max(1, _RANGES * run_bytes // fan_in // (_TOKENS * 4 + 60))
-    split = Split(
-        index, f"{index % 2**64:016x}", (Piece("x", f"{index}.jsonl", n * _TEXT_BYTES, "", "jsonl", "none", 0, n),)
-    )
+    piece = Piece("x", f"{index}.jsonl", n * _TEXT_BYTES, "", "jsonl", "none", 0, n)
+    split = Split(index, f"{index % 2**64:016x}", (piece,))
     with Staging(folder, split.id) as staging:
         sorted_split = SortedSplit(staging, split, ShuffleConfig(run_bytes=run_bytes), None)
         for start in range(0, n, 4096):
             places = np.arange(start, min(n, start + 4096))
-            documents, rows = _batch(places, rng)
-            sorted_split.add(documents, rows)
+            sorted_split.add(*_batch(places, rng))
         (file,) = sorted_split.finish()
         staging.publish()
     return SplitRuns(split.id, index, file.sha256, sorted_split.runs.runs)
