@@ -105,10 +105,10 @@ def advise(facts: Mapping[str, Any]) -> list[str]:
     Args:
       facts: as `page.gather` returns them.
     """
-    stats, of = facts["stats"], facts["config"]
+    stats, strategy = facts["stats"], _strategy(facts)
     packing, made = stats.get("packing"), stats["tokens_made"]
     lost = {"filtered": facts["filtered"], "rejected": {name: n["count"] for name, n in facts["rejected"].items()}}
-    is_chat, strategy = bool(facts.get("chat")), (of["output"].get("packing") or {}).get("strategy")
+    is_chat = bool(facts.get("chat"))
     lines = [
         _rejected(facts),
         _unknown(facts),
@@ -119,6 +119,14 @@ def advise(facts: Mapping[str, Any]) -> list[str]:
         *(rule(facts) for rule in (_way_back, _premium, _resized, _slow)),
     ]
     return [str(line) for line in lines if line is not None]
+
+
+def _strategy(facts: Mapping[str, Any]) -> str | None:
+    """Returns how the job packed; a manifest, whose config anybody may have changed, need not say it."""
+    found = facts["config"]
+    for key in ("output", "packing", "strategy"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def _shares(facts: Mapping[str, Any]) -> Iterator[tuple[float, float, str]]:
@@ -143,7 +151,7 @@ def _shares(facts: Mapping[str, Any]) -> Iterator[tuple[float, float, str]]:
         several = f"{{}} of the documents, {n:,}, have several windows, because of truncation.max_length."
         yield _share(n, n_documents), MUCH, several
     if packing:
-        n, strategy = packing["split_documents"], facts["config"]["output"]["packing"]["strategy"]
+        n, strategy = packing["split_documents"], _strategy(facts)
         fewer = "A larger packing.length" + (", or strategy: best_fit," if strategy == "concatenate" else "")
         several = f"{{}} of the documents, {n:,}, are split over several sequences. {fewer} splits fewer."
         yield _share(n, n_documents), MUCH, several
