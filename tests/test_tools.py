@@ -4,6 +4,7 @@
 import fcntl
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_each_command_starts_these_modules_from_the_root(
     [
         (
             ["bench", "speed"],
-            "unknown benchmark 'speed'; there are beam, count, .*; commits, compositions, first-run, ",
+            "unknown benchmark 'speed'; there are beam, .*; commits, compositions, first-run, ",
         ),
         (["docs", "--fast"], "docs takes --check or nothing, got: --fast"),
         (["build"], "takes quickstart, test, bench, docs, beside, warm; got 'build'"),
@@ -172,9 +173,12 @@ def test_kernels_that_nobody_used_for_two_weeks_are_removed(started: Started, tm
     assert [path.name for path in (tmp_path / "kernels" / "folder").iterdir()] == ["new"]
 
 
-def test_every_benchmark_is_there(repository: Path) -> None:
-    names = {f"{name.replace('-', '_')}.py" for name in (*tools.SWEEP, *tools.OTHERS)}
-    assert names <= {path.name for path in (repository / "benchmarks").glob("*.py")}
+def test_every_benchmark_is_there_and_described(repository: Path) -> None:
+    names = {*tools.SWEEP, *tools.OTHERS}
+    files = {f"{name.replace('-', '_')}.py" for name in names}
+    assert files <= {path.name for path in (repository / "benchmarks").glob("*.py")}
+    listed = re.findall(r"^\./run\.sh bench ([a-z-]+)", (repository / "benchmarks/README.md").read_text(), re.M)
+    assert {*listed} == names
 
 
 def test_the_workflow_runs_what_ci_runs_on_every_python_and_system_and_all_every_night(repository: Path) -> None:

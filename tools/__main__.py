@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SWEEP = ("beam", "count", "encode", "load", "pipeline", "small", "train")
+SWEEP = ("beam", "encode", "load", "pipeline", "small", "train")
 """The benchmarks that run when none is named."""
 OTHERS = (
     "commits", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
-    "prices", "readers", "scale", "shuffle", "templates",
+    "prices", "readers", "scale", "shuffle", "superwords", "templates",
 )  # fmt: skip
 QUICK_SECONDS = 90
 """Of `./run.sh test --quick`, linters included; what starts before they are over ends."""
