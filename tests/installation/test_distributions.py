@@ -11,6 +11,7 @@ import shutil
 import sys
 import tarfile
 import time
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_the_same_sources_give_the_same_bytes(built: list[list[Path]]) -> None:
     assert first == second
 
 
-def test_what_they_hold(built: list[list[Path]]) -> None:
+def test_what_they_hold(built: list[list[Path]], repository: Path) -> None:
     wheel, sdist = built[0]
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {"__init__.py", "py.typed", "tokenizer/__init__.py", "pipeline/__init__.py"}
@@ -75,7 +76,8 @@ def test_what_they_hold(built: list[list[Path]]) -> None:
     info = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
     assert {name.partition("/")[0] for name in names} == {"tokenmill", info}
     metadata = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode()
-    assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE) == ["gcp", "aws", "azure", "yaml"]
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE) == [*extras]
     with tarfile.open(sdist) as archive:
         members = {name.partition("/")[2] for name in archive.getnames()}
     assert {name for name in names if not name.startswith(info)} <= members
