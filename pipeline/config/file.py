@@ -13,7 +13,7 @@ import re
 import reprlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -34,6 +34,7 @@ _MAX_DIGITS = 400
 """The longest number; the largest of 64 bits take about 330 characters, written out."""
 
 
+_Section = TypeVar("_Section", bound=Section)
 ConfigSource = str | os.PathLike[str] | Mapping[str, Any]
 """The path of a YAML file, or what such a file holds, as dicts and lists."""
 
@@ -79,6 +80,26 @@ def validated(
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def section(model: type[_Section], path: str, keys: object, step: str) -> _Section:
+    """Returns a section of a config, of what somebody gives to a step of a pipeline of their own.
+
+    Args:
+      model: the class of the section.
+      path: where a config has it, for messages, as `tokenizer.train`.
+      keys: its keys, or the section itself.
+      step: the name of the step.
+
+    Raises:
+      ConfigError: naming every mistake, as `load_config`.
+    """
+    try:
+        return model.model_validate(keys)
+    except ValidationError as error:
+        above = tuple(path.split("."))
+        problems = itertools.chain.from_iterable(_describe({**e, "loc": (*above, *e["loc"])}) for e in error.errors())
+        raise ConfigError([f"{step}: {problem}" for problem in problems]) from None
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

@@ -45,7 +45,7 @@ class RecordBatchCoder(Coder):
 
     def encode(self, value: pa.RecordBatch) -> bytes:
         """Returns the Arrow IPC stream of `value`."""
-        return encode_batch(value)
+        return encode_batch(_checked(value))
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Returns the batch in an Arrow IPC stream."""
@@ -57,11 +57,20 @@ class RecordBatchCoder(Coder):
 
     def estimate_size(self, value: pa.RecordBatch) -> int:
         """Returns the bytes of the rows of `value`, whatever buffers it is cut from."""
-        return int(value.nbytes)
+        return int(_checked(value).nbytes)
 
     def to_type_hint(self) -> type[pa.RecordBatch]:
         """Returns the type this coder is for."""
         return pa.RecordBatch
+
+
+def _checked(value: pa.RecordBatch) -> pa.RecordBatch:
+    if not isinstance(value, pa.RecordBatch):
+        raise TypeError(
+            f"an element that is declared as pa.RecordBatch is {value!r:.80}, a {type(value).__name__}; correct "
+            "with_output_types of the step that gives it"
+        )
+    return value
 
 
 def _reduce(batch: pa.RecordBatch) -> tuple[Callable[[bytes], pa.RecordBatch], tuple[bytes]]:

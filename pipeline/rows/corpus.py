@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from apache_beam.typehints import no_annotations, typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.globbing import UnreadablePathError
 from tokenmill.pipeline.input.batches import ReadBatch
@@ -57,7 +59,12 @@ class ReadCorpus(FallibleTransform):
     """
 
     def __init__(
-        self, paths: str | list[str], *, as_batches: bool = False, validate: bool = True, **options: Any
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        as_batches: bool = False,
+        validate: bool = True,
+        **options: Any,
     ) -> None:
         """Makes the step.
 
@@ -72,7 +79,9 @@ class ReadCorpus(FallibleTransform):
           ValueError: naming an option that is not possible, or a path that no filesystem is for.
         """
         super().__init__()
-        self._input = InputConfig(paths=[paths] if isinstance(paths, str) else paths, **options)
+        several = paths if isinstance(paths, list | tuple) else [paths]
+        texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in several]
+        self._input = section(InputConfig, "input", {**options, "paths": texts}, "ReadCorpus")
         if of_jobs := [name for name in _OF_JOBS if name in options]:
             raise ValueError(f"ReadCorpus: {', '.join(of_jobs)}: for jobs only, here without effect; remove it")
         self._as_batches = as_batches

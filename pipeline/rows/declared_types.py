@@ -39,9 +39,8 @@ def declared(step: Any, pcoll: PCollection[Any]) -> PCollection[Any]:
     is_row = isinstance(kind, RowTypeConstraint) or RowTypeConstraint.from_user_type(kind) is not None
     if step._errors is None and not is_row and _is_always(kind, _SCALARS + _GROUPS, but=str):
         pair = "lambda key, text: beam.Row(key=key, text=text)"
-        hint = (
-            f"beam.MapTuple({pair}) makes rows of key-value pairs" if _is_always(kind, (tuple,)) else "make them these"
-        )
+        hint = f"beam.MapTuple({pair}) makes rows of key-value pairs" if _is_always(kind, (tuple,)) else "convert them"
+        hint = "beam.FlatMap(list) takes them out of lists" if _is_always(kind, (list,)) else hint
         raise TypeError(
             f"{type(step).__name__}: elements are strings, dicts, rows or Arrow batches, but these are declared as "
             f"{_shown(kind)}; {hint}"
@@ -177,6 +176,12 @@ def _is_misread(kind: Any) -> bool:
     if isinstance(kind, type) and (row := RowTypeConstraint.from_user_type(kind)) is not None:
         members = [each for _, each in row._fields]
     return any(map(_is_misread, members))
+
+
+def check_windows_stay(step: str, otherwise: str, windowfn: Any) -> None:
+    """Raises ValueError if windows merge as elements come; `otherwise` says what to do then."""
+    if windowfn.is_merging():
+        raise ValueError(f"{step}: {type(windowfn).__name__} are windows that merge: {otherwise}")
 
 
 def check_global(pcoll: Any, step: str) -> None:

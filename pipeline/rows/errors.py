@@ -4,6 +4,7 @@
 import copy
 import dataclasses
 import logging
+import numbers
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
@@ -15,7 +16,7 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, Row, TaggedOutput
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tokenmill.pipeline.rows.declared_types import declared_output
+from tokenmill.pipeline.rows.declared_types import check_windows_stay, declared_output
 from tokenmill.pipeline.rows.elements import n_rows
 
 Results = PCollection[Any] | DoOutputsTuple
@@ -77,6 +78,8 @@ class ErrorHandling:
         good, bad = dealt[self.main_tag], dealt[self.dead_letter_tag]
         good.element_type, bad.element_type = made, letters
         if self.threshold < 1:
+            windowfn = self.threshold_windowing or pcoll.windowing.windowfn
+            check_windows_stay(step, "threshold needs others, as threshold_windowing=FixedWindows(60)", windowfn)
             sums = []
             for name, each in (("All", pcoll), ("Failed", bad)):
                 if self.threshold_windowing:
@@ -140,8 +143,10 @@ class FallibleTransform(beam.PTransform):
                 f"{type(self).__name__}: use_subprocess and timeout are for steps that take one element at a time; "
                 "this one computes many together"
             )
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"{type(self).__name__}: threshold must be in 0..1, got {threshold!r}")
+        check_share(type(self).__name__, threshold)
+        classes = exc_class if isinstance(exc_class, tuple) else (exc_class,)
+        if not all(isinstance(each, type) for each in classes):
+            raise ValueError(f"{type(self).__name__}: exc_class must be an exception or a tuple, got {exc_class!r}")
         del partial, allow_unsafe_userstate_in_process
         handling = copy.copy(self)
         handling._errors = ErrorHandling(
@@ -152,6 +157,12 @@ class FallibleTransform(beam.PTransform):
     def with_error_handler(self, error_handler: Any, **options: Any) -> Self:
         """Returns this step with its second output given to a handler, as Beam's method of this name does."""
         return self if error_handler is None else self.with_exception_handling(error_handler=error_handler, **options)
+
+
+def check_share(step: str, threshold: object) -> None:
+    """Raises ValueError if the threshold of a step is no number from 0 to 1."""
+    if not isinstance(threshold, numbers.Real) or not 0 <= float(threshold) <= 1:
+        raise ValueError(f"{step}: threshold must be in 0..1, got {threshold!r}")
 
 
 def failed_element(errors: ErrorHandling | None, step: str, element: Any, error: Exception) -> Failed:

@@ -14,7 +14,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.typehints import no_annotations
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.config.tokenizer import TrainConfig, TruncationConfig
+from tokenmill.pipeline.config.file import section
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.rows.tokenize import Tokenize
 from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary
 
@@ -42,7 +43,8 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list, got one str, {columns!r}; put it into a list")
         TrainVocabulary(**train)  # raises here what the pipeline would raise later
-        _ = max_length is None or TruncationConfig(max_length=max_length)  # this, too
+        truncation = None if max_length is None else {"max_length": max_length}
+        section(TokenizerConfig, "tokenizer", {"truncation": truncation}, type(self).__name__)  # this, too
         self.columns = list(columns)
         self._options = {"max_length": max_length}
         self._train = train
@@ -78,7 +80,7 @@ class _TrainAndTokenize(beam.PTransform):
                 pcoll | f"Texts of {column}" >> beam.FlatMap(_text_of, column).with_output_types(str)
                 for column in self.columns
             ]
-            counts = texts | "All" >> beam.Flatten() | CountWords(train=TrainConfig(**self.train))
+            counts = texts | "All" >> beam.Flatten() | CountWords(train=self.train)
             source = counts | TrainVocabulary(**self.train)
             _ = source | "Save" >> beam.Map(_save, path)
         failed = []

@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
@@ -65,7 +67,7 @@ class WriteShards(RowTransform):
 
     def __init__(
         self,
-        path: str,
+        path: str | os.PathLike[str],
         tokenizer: TokenizerSource,
         *,
         n_shards: int = 1,
@@ -98,10 +100,12 @@ class WriteShards(RowTransform):
             raise ValueError(f"WriteShards: n_shards must be a number from 1, got {n_shards!r}")
         if padding_side not in ("right", "left", None):
             raise ValueError(f"WriteShards: padding_side must be right, left or None, got {padding_side!r}")
-        self._output = OutputConfig(path=path, format=format, compression=compression)
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        keys = {"path": path, "format": format, "compression": compression}
+        self._output = section(OutputConfig, "output", keys, "WriteShards")
         self._tokenizer = GivenTokenizer(tokenizer)
         self._n_shards, self._padding_side = int(n_shards), padding_side
-        doc_id = Field(id_column or "doc_id", None, is_optional=id_column is None)
+        doc_id = Field("doc_id" if id_column is None else id_column, None, is_optional=id_column is None)
         fields = [Field(column, IDS), doc_id, Field("n_tokens", None, True), Field("n_oov", None, True)]
         work = Work(fields, functools.partial(_as_tokens, self._tokenizer, doc_id, padding_side))
         of_documents = {"id_column": id_column} if id_column else {}

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.text import ChatConfig, with_template
 from tokenmill.pipeline.input.columnar import without_padding
 from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field
-from tokenmill.pipeline.rows.errors import RowsError
+from tokenmill.pipeline.rows.errors import RowsError, check_share
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.chat import open_template
 from tokenmill.tokenizer.chat.conversations import Reading, read_conversation
@@ -98,8 +98,7 @@ class IdentifyLanguage(RowTransform):
         Raises:
           ValueError: if `threshold` is not in 0..1.
         """
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be in 0..1, got {threshold}")
+        check_share("IdentifyLanguage", threshold)
         fields = dict(zip(schemas.LANGUAGES.names, (str, np.float32, bool), strict=True))
         prepare = functools.partial(_identify, threshold)
         super().__init__(Work([Field(column, pa.string())], prepare, fields), threshold=threshold)
@@ -147,9 +146,9 @@ class RenderChat(RowTransform):
         Raises:
           ValueError: if there is no template, or it is not one.
         """
-        section = section_of({**(chat or {}), "template": template}, None)
-        prepare = functools.partial(_render, section, output, add_generation_prompt)
-        display = {"chat": section.model_dump_json(exclude_defaults=True), "prompt": add_generation_prompt}
+        options = section_of({**(chat or {}), "template": template}, None, "RenderChat")
+        prepare = functools.partial(_render, options, output, add_generation_prompt)
+        display = {"chat": options.model_dump_json(exclude_defaults=True), "prompt": add_generation_prompt}
         super().__init__(Work([Field(column, None)], prepare, {output: str}), **display)
 
 
@@ -176,17 +175,13 @@ def _render(chat: ChatConfig, output: str, prompt: bool, _: Any) -> Compute:
     return compute
 
 
-def section_of(chat: Mapping[str, Any], tokenizer: TokenizerSource | None) -> ChatConfig:
-    """Returns a section `chat` with the template itself; raises ValueError if it is not one, or has no template.
+def section_of(chat: Mapping[str, Any], tokenizer: TokenizerSource | None, step: str) -> ChatConfig:
+    """Returns a section `chat` with the template itself; raises ConfigError if it is not one, or has no template.
 
     A template may be beside a tokenizer that is given by its path.
     """
     path = os.fspath(tokenizer) if isinstance(tokenizer, str | os.PathLike) else None
-    try:
-        return with_template(ChatConfig.model_validate(dict(chat)), path)
-    except ValidationError as error:
-        wrong = "; ".join(f"chat.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise ValueError(wrong) from None
+    return with_template(section(ChatConfig, "chat", chat, step), path)
 
 
 def records_of(column: Any) -> list[dict[str, Any]]:

@@ -14,8 +14,9 @@ from apache_beam.metrics.metric import Metrics
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.columns import as_lists, ragged
+from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.text import ChatConfig
-from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.output.arranging import place, windows_form
 from tokenmill.pipeline.output.placement import Marks, gather_ids, measure, placed_columns
 from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
@@ -99,9 +100,9 @@ class Tokenize(RowTransform):
             prepare = functools.partial(_tokenize, given, rows, add_special_tokens)
             display: dict[str, Any] = {"add_special_tokens": add_special_tokens, "as_numpy": as_numpy}
         else:
-            section = section_of(chat or {}, tokenizer)
-            prepare = functools.partial(_tokenize_chat, given, rows, section)
-            display = {"chat": section.model_dump_json(exclude_defaults=True)}
+            conversations = section_of(chat or {}, tokenizer, "Tokenize")
+            prepare = functools.partial(_tokenize_chat, given, rows, conversations)
+            display = {"chat": conversations.model_dump_json(exclude_defaults=True)}
         reads = Field(column, pa.string()) if messages is None else Field(messages, None)
         super().__init__(Work([reads], prepare, rows.fields), given.side_input, **given.display_data(), **display)
 
@@ -110,18 +111,19 @@ def _options(
     oov: Any, max_length: int | None, overflow: Any, stride: int, side: Any, pad_to: int | None, padding_side: Any
 ) -> TokenizerConfig:
     """Returns the options of a tokenizer; raises ValueError for arguments that have no effect, or none in a step."""
-    limits, padding = None, None
+    limits: dict[str, Any] | None = None
+    padding: dict[str, Any] | None = None
     if max_length is not None:
-        limits = TruncationConfig(max_length=max_length, side=side, overflow=overflow, stride=stride)
-        if limits.overflow == "leave_out":
+        limits = {"max_length": max_length, "side": side, "overflow": overflow, "stride": stride}
+        if overflow == "leave_out":
             raise ValueError("Tokenize: overflow must be 'cut' or 'rows', got 'leave_out'; filter rows beforehand")
     elif (overflow, stride, side) != ("cut", 0, "right"):
         raise ValueError("Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it")
     if pad_to is not None:
-        padding = PaddingConfig(length=pad_to, side=padding_side)
+        padding = {"length": pad_to, "side": padding_side}
     elif padding_side != "right":
         raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
-    return TokenizerConfig(oov=oov, truncation=limits, padding=padding)
+    return section(TokenizerConfig, "tokenizer", {"oov": oov, "truncation": limits, "padding": padding}, "Tokenize")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 """Steps from texts to word counts, from these to a vocabulary, and statistics of a vocabulary."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -15,6 +15,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.arithmetic import MAX_COUNT
@@ -114,7 +115,7 @@ class CountWords(RowTransform):
         self,
         tokenizer: TokenizerSource | None = None,
         *,
-        train: TrainConfig | None = None,
+        train: TrainConfig | Mapping[str, Any] | None = None,
         column: str = "text",
         n_partitions: int | None = None,
     ) -> None:
@@ -135,7 +136,7 @@ class CountWords(RowTransform):
         if tokenizer is not None and train is not None:
             raise ValueError("CountWords: tokenizer and train both say what a word is; give one")
         if tokenizer is None:
-            tokenizer = counting_tokenizer(TokenizerConfig(train=train))
+            tokenizer = counting_tokenizer(section(TokenizerConfig, "tokenizer", {"train": train}, "CountWords"))
         self._tokenizer = GivenTokenizer(tokenizer)
         self._n_partitions = None if n_partitions is None else int(n_partitions)
         display = {"n_partitions": n_partitions} if n_partitions is not None else {}
@@ -144,6 +145,8 @@ class CountWords(RowTransform):
 
     def _make(self, batches: PCollection[pa.RecordBatch], pcoll: PCollection[Any]) -> PCollection[Any]:
         n_partitions = self._n_partitions or (N_PARTITIONS if pcoll.windowing.is_default() else 1)
+        if n_partitions > 1:  # each partition would merge windows of its own
+            declared_types.check_windows_stay("CountWords", "n_partitions must be 1", pcoll.windowing.windowfn)
         count_texts = beam.ParDo(_CountTextsFn(self._tokenizer, n_partitions), self._tokenizer.side_input)
         counts = (
             batches
@@ -206,7 +209,7 @@ class TrainVocabulary(RowTransform):
     Counts without a word end the pipeline with an error.
     """
 
-    def __init__(self, train: TrainConfig | None = None, **options: Any) -> None:
+    def __init__(self, train: TrainConfig | Mapping[str, Any] | None = None, **options: Any) -> None:
         """Makes the step.
 
         Args:
@@ -218,10 +221,12 @@ class TrainVocabulary(RowTransform):
         """
         if train is not None and options:
             raise ValueError(f"TrainVocabulary: give train or its keys {', '.join(options)}, not both")
-        train = TrainConfig(**options) if train is None else train
+        keys = {"train": options if train is None else train}
+        self._config = section(TokenizerConfig, "tokenizer", keys, "TrainVocabulary")
+        train = self._config.train
+        assert train is not None
         if isinstance(train.vocab_size, list) or train.counts is not None:
             raise ValueError("TrainVocabulary makes one vocabulary, of its input: no list of sizes, no counts")
-        self._config = TokenizerConfig(train=train)
         counting_tokenizer(self._config)  # raises here what a worker would raise later
         fields = [Field(each.name, each.type) for each in schemas.WORD_COUNTS]
         super().__init__(Work(fields, _as_word_counts), train=train.model_dump_json(exclude_defaults=True))

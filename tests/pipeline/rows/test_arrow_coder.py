@@ -72,3 +72,12 @@ arrow_coder.register_batches()
 assert isinstance(registry.get_coder(pa.RecordBatch), Own) and pa.RecordBatch in copyreg.dispatch_table
 """
     subprocess.run([sys.executable, "-c", program], cwd=repository, check=True, timeout=120)
+
+
+def test_an_element_that_is_no_batch_is_named():
+    """Its step declares batches; Beam asks for the size of some elements before it sends any."""
+    for work in (RecordBatchCoder().estimate_size, RecordBatchCoder().encode):
+        with pytest.raises(
+            TypeError, match=r"declared as pa\.RecordBatch is \{'text': 'a'\}, a dict; correct with_out"
+        ):
+            work({"text": "a"})

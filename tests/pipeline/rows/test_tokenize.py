@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, Sessions, TimestampedValue
 
 from tests.rows import TEXTS, Doc, as_dict, as_row
 from tokenmill import (
@@ -54,12 +54,57 @@ def test_long_texts_become_several_rows(inline, tokenizer):
         (lambda _: CountWords(n_partitions=0), "n_partitions must be a number from 1, got 0"),
         (lambda t: WriteShards("out", t, n_shards="3"), "n_shards must be a number from 1, got '3'"),
         (lambda t: WriteShards("out", t, padding_side="up"), "padding_side must be right, left or None, got 'up'"),
-        (lambda _: ComputeAndApplyTokenizer(["text"], max_length=0), "max_length"),
+        (
+            lambda _: ComputeAndApplyTokenizer(["text"], max_length=0),
+            r"^ComputeAndApplyTokenizer: tokenizer\.truncation\.max_length: 0: must be at least 1$",
+        ),
+        (lambda t: Tokenize(t, max_length=0), r"^Tokenize: tokenizer\.truncation\.max_length: 0: must be at least 1$"),
+        (lambda t: Tokenize(t, oov="x"), r"^Tokenize: tokenizer\.oov: 'x': allowed: word, contain, char, byte$"),
+        (lambda t: Tokenize(t, column=None), "Tokenize: the name of a field must be text, and not empty, got None"),
+        (lambda t: Tokenize(t, output=""), "Tokenize: the name of a field must be text, and not empty, got ''"),
+        (lambda _: TrainVocabulary(vocab_sise=5), r"^TrainVocabulary: tokenizer\.train\.vocab_sise: unknown key; did"),
+        (
+            lambda _: TrainVocabulary("bpe"),
+            r"^TrainVocabulary: tokenizer\.train: 'bpe': must be a section with the keys",
+        ),
+        (lambda _: CountWords(train={"rule": 1}), r"^CountWords: tokenizer\.train\.rule: 1: allowed: frequency, "),
+        (lambda _: ReadCorpus(5), r"^ReadCorpus: input\.paths\.0: 5: must be text"),
+        (lambda t: WriteShards("", t), r"^WriteShards: output\.path: '': must not be empty$"),
+        (lambda t: WriteShards("out", t, id_column=""), "WriteShards: the name of a field must be text, and not empty"),
+        (lambda _: IdentifyLanguage(threshold="x"), r"IdentifyLanguage: threshold must be in 0\.\.1, got 'x'"),
+        (
+            lambda t: Tokenize(t).with_exception_handling(exc_class=5),
+            "exc_class must be an exception or a tuple, got 5",
+        ),
+        (lambda t: Tokenize(t).with_exception_handling(threshold="a"), r"threshold must be in 0\.\.1, got 'a'"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(make, message, tokenizer):
     with pytest.raises((ValueError, OSError), match=message):
         make(tokenizer)
+
+
+def test_paths_may_be_objects_and_sections_mappings(tokenizer, tmp_path):
+    """As the tokenizer may be given by a `Path`, and as a mapping is all that YAML can give."""
+    (tmp_path / "a.txt").write_text("a mill")
+    assert ReadCorpus(tmp_path / "a.txt").display_data() == ReadCorpus([str(tmp_path / "a.txt")]).display_data()
+    assert WriteShards(tmp_path, tokenizer).display_data()["path"] == str(tmp_path)
+    train = {"vocab_size": 70, "min_frequency": 1}
+    assert TrainVocabulary(train).display_data() == TrainVocabulary(**train).display_data()
+    assert (
+        CountWords(train=train).display_data()
+        == CountWords(train=TrainVocabulary(**train)._config.train).display_data()
+    )
+
+
+def test_windows_that_merge_are_refused_where_results_would_depend_on_them(tokenizer):
+    """Each partition of words has sessions of its own: a word was counted in another session than its neighbour."""
+    texts = beam.Pipeline() | beam.Create(["a mill", "the mill"]) | beam.WindowInto(Sessions(10))
+    with pytest.raises(ValueError, match="CountWords: Sessions are windows that merge: n_partitions must be 1"):
+        texts | CountWords(tokenizer, n_partitions=8)
+    assert texts | "One" >> CountWords(tokenizer)
+    with pytest.raises(ValueError, match="Tokenize: Sessions are windows that merge: threshold needs others"):
+        texts | Tokenize(tokenizer).with_exception_handling(threshold=0.5)
 
 
 def test_fields_of_the_wrong_type_are_told_before_anything_runs(tokenizer, tmp_path):
