@@ -177,13 +177,13 @@ def parts_for(
     elif pt.is_byte_level(pre_tokenizer):
         decoder = decoders.ByteLevel()
     elif sentencepiece is not None:
-        decoder = decoders.of_sentencepiece(
+        decoder = sentencepiece_decoder(
             has_bytes=getattr(model, "byte_fallback", False),
             adds_prefix=sentencepiece.add_dummy_prefix,
             removes_spaces=sentencepiece.remove_extra_whitespaces,
         )
     elif has_metaspace and getattr(model, "byte_fallback", False):
-        decoder = decoders.of_sentencepiece(has_bytes=True, adds_prefix=True, removes_spaces=False)
+        decoder = sentencepiece_decoder(has_bytes=True, adds_prefix=True, removes_spaces=False)
     elif has_metaspace:
         decoder = decoders.Metaspace()
     elif isinstance(model, BPE) and model.end_of_word_suffix:
@@ -205,6 +205,29 @@ def parts_for(
         decoder=decoder,
         added_tokens=sorted(added, key=lambda token: token.id),
     )
+
+
+_ALL_SPACES = (1 << 31) - 1
+
+
+def sentencepiece_decoder(
+    *, has_bytes: bool, adds_prefix: bool, removes_spaces: bool, denormalizer: nm.SentencePieceNormalizer | None = None
+) -> decoders.Sequence:
+    """Returns the decoder of sentencepiece's models; has_bytes: whether byte tokens become bytes.
+
+    adds_prefix: whether normalization puts a "▁" in front, which is then removed; removes_spaces: whether it removes
+    extra spaces; then all spaces in front of the text are removed. denormalizer: what the text goes through at last.
+    """
+    steps: list[decoders.Decoder] = [
+        decoders.Replace("▁", " "),
+        *([decoders.ByteFallback()] if has_bytes else []),
+        decoders.Fuse(),
+    ]
+    if adds_prefix or removes_spaces:
+        steps.append(decoders.Strip(" ", _ALL_SPACES if removes_spaces else 1, 0))
+    if denormalizer is not None:
+        steps.append(decoders.Denormalizer(denormalizer))
+    return decoders.Sequence(tuple(steps))
 
 
 def _wordpiece_decoder(model: WordPiece, pre_tokenizer: pt.PreTokenizer | None) -> decoders.Decoder:

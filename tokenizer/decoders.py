@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.base import FREE_BYTES, check_content, check_growth
+from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 from tokenmill.tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenmill.tokenizer.pre_tokenizers.sequence import MetaspaceFields
+from tokenmill.tokenizer.ragged import text_rows
 
 Strings = collections.abc.Sequence[str]
 
@@ -243,6 +245,20 @@ class Fuse(Decoder):
         return ["".join(tokens)]
 
 
+@dataclasses.dataclass(frozen=True)
+class Denormalizer(Decoder):
+    """Normalizes the text of a row, as the denormalizer of a SentencePiece model does; HF has no such type."""
+
+    normalizer: SentencePieceNormalizer
+
+    def decode_chain(self, tokens: Strings) -> list[str]:
+        text = "".join(tokens)
+        if _HALF.search(text):  # a token by itself, for `token_pieces`
+            return [text]
+        rows = self.normalizer.normalize_rows(text_rows([text]))
+        return [rows.values[rows.offsets[0] : rows.offsets[1]].tobytes().decode()]
+
+
 # Tokens that mark words, or that repeat.
 
 _CLEANUPS = (
@@ -431,27 +447,12 @@ class Sequence(Decoder):
         return pieces
 
 
-_ALL_SPACES = (1 << 31) - 1
-
-
-def of_sentencepiece(*, has_bytes: bool, adds_prefix: bool, removes_spaces: bool) -> Sequence:
-    """Returns the decoder of sentencepiece's models; has_bytes: whether byte tokens become bytes.
-
-    adds_prefix: whether normalization puts a "▁" in front, which is then removed; removes_spaces: whether it removes
-    extra spaces; then all spaces in front of the text are removed.
-    """
-    steps: list[Decoder] = [Replace("▁", " "), *([ByteFallback()] if has_bytes else []), Fuse()]
-    if adds_prefix or removes_spaces:
-        steps.append(Strip(" ", _ALL_SPACES if removes_spaces else 1, 0))
-    return Sequence(tuple(steps))
-
-
 def token_pieces(decoder: Decoder, tokens: Strings) -> list[bytes]:
     """Returns the bytes that each token of a row adds to its text.
 
     Joined they are the result of `decode`, except that bytes which form no character stay as they are. There are two
     differences: after a step that joins tokens, an edit other than `Strip` is applied to each token separately; and
-    with `CTC`, which drops tokens, each token is read separately.
+    with `CTC`, which drops tokens, and `Denormalizer` each token is read separately.
     """
     pieces, is_joined = list(tokens), False
     for step in decoder.flat() if isinstance(decoder, Sequence) else [decoder]:

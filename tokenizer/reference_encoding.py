@@ -16,6 +16,7 @@ import pyarrow as pa
 from tokenmill.tokenizer.added_tokens import AddedToken, Segments, SpecialPolicy
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.models import BPE, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
@@ -126,8 +127,14 @@ def _model(tokenizer: Tokenizer) -> Callable[[bytes], list[int]]:
         return "".join(BYTE_ALPHABET[byte] for byte in word) if is_spelled else word.decode()
 
     if isinstance(model, WordPiece):
-        return lambda word: [model.vocab[token] for token, _ in wordpiece(read(word), model)]
+        return lambda word: [_id_of(token, model) for token, _ in wordpiece(read(word), model)]
     return lambda word: [token for token, _ in model.tokenize(read(word))]
+
+
+def _id_of(token: str, model: WordPiece) -> int:
+    if token not in model.vocab:
+        raise UnknownCharacterError
+    return model.vocab[token]
 
 
 class Contents(NamedTuple):

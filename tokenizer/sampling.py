@@ -12,6 +12,7 @@ from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe import new_bpe_scratch
 from tokenmill.tokenizer.models.unigram import new_unigram_scratch
+from tokenmill.tokenizer.models.vocabulary import NO_ENTRY
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.words import Words
 
@@ -98,6 +99,8 @@ def encode_sampled(
         out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
         scratch = kernel_memory.new_scratch(word_bytes, tables.max_ids_per_byte)
         sampling_kernels.drop(words, added, keys, tables, new_bpe_scratch(word_bytes, tables), scratch, out, offsets)
+        if tables.unk_id == NO_ENTRY and (out[: offsets[-1]] == NO_ENTRY).any():
+            raise UnknownCharacterError
         return Ragged(out[: offsets[-1]], offsets)
     if sampling.nbest_size >= 0:
         return _from_best(model, words, added, keys, sampling)

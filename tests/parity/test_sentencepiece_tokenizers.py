@@ -15,7 +15,7 @@ import pyarrow as pa  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenmill.tokenizer.formats import sentencepiece  # noqa: E402
-from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile, tokenizer_parts  # noqa: E402
+from tokenmill.tokenizer.formats.sentencepiece import BPE, SentencePieceFile, TrainerSpec, tokenizer_parts  # noqa: E402
 from tokenmill.tokenizer.models.unigram import PieceType  # noqa: E402
 
 pytestmark = pytest.mark.parity
@@ -115,6 +115,30 @@ def test_a_model_with_added_pieces(tmp_path: Path) -> None:
     ours = Tokenizer.from_file(path)
     assert ours.model.is_tied
     assert_same(ours, spm.SentencePieceProcessor(model_file=str(path)), families.sample())
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("options", [(), ("add_dummy_prefix",), ("remove_extra_whitespaces", "escape_whitespaces")])
+def test_a_denormalizer_changes_the_decoded_text(tmp_path: Path, kind: str, options: tuple[str, ...]) -> None:
+    (tmp_path / "rules.tsv").write_text("61\t41\n20 2e\t2e\n62 62\t63\n65\t\n", encoding="utf-8")
+    model = sentencepiece.read(train(kind, {"denormalization_rule_tsv": str(tmp_path / "rules.tsv")}), "model")
+    assert model.denormalizer is not None
+    spec = dataclasses.replace(model.denormalizer, **dict.fromkeys(options, True))
+    data = sentencepiece.write(dataclasses.replace(model, denormalizer=spec))
+    theirs, ours = spm.SentencePieceProcessor(model_proto=data), load(data)
+    ours.save(tmp_path / "again.model", format="sentencepiece")
+    texts = [*families.sample()[:20], "a mill . bb e", "  abba  . ", "", " a", " ."]
+    for each in (ours, Tokenizer.from_str(ours.to_str()), Tokenizer.from_file(tmp_path / "again.model")):
+        assert_same(each, theirs, texts)
+        rows = [row for row in theirs.encode(texts) if theirs.unk_id() not in row]
+        assert len(rows) > 5
+        assert each.decode_batch(rows) == theirs.decode(rows)
+
+
+def test_a_piece_that_no_text_becomes() -> None:
+    pieces = [("<unk>", 0.0, 2), *((piece, -i - 1.0, 1) for i, piece in enumerate(["ma", "<mask>", *"▁mask"]))]
+    data = sentencepiece.write(SentencePieceFile.of(*zip(*pieces, strict=True), TrainerSpec(model_type=BPE)))
+    assert_same(load(data), spm.SentencePieceProcessor(model_proto=data), ["<mask> ma", "mask", "<<", "a<m"])
 
 
 def test_the_differences_are_these(tmp_path: Path) -> None:

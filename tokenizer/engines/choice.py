@@ -51,7 +51,8 @@ def choose(
     """
     pre_tokenizer = one_step(pre_tokenizer)
     # Normalized text stays as it is: BERT's normalizer would reorder marks anew where it removed what was between them.
-    bert = fused_with_bert(normalizer if raw else None, pre_tokenizer) if isinstance(model, WordPiece) else None
+    is_bert = isinstance(model, WordPiece) and model.unk_token in model.vocab  # its loop cannot refuse a text
+    bert = fused_with_bert(normalizer if raw else None, pre_tokenizer) if is_bert else None
     if bert is not None:
         return BertEngine(bert, pre_tokenizer, model, pool), raw
     runner = model_runner(model, reads_bytes=is_byte_level(pre_tokenizer))

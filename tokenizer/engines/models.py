@@ -25,6 +25,7 @@ from tokenmill.tokenizer.models.bpe import new_bpe_scratch
 from tokenmill.tokenizer.models.bpe_tables import NO_CUTS, cuts_of, parts_lack_suffix
 from tokenmill.tokenizer.models.byte_alphabet import LETTERS
 from tokenmill.tokenizer.models.unigram import new_unigram_scratch
+from tokenmill.tokenizer.models.vocabulary import NO_ENTRY
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.words import Words
 
@@ -46,7 +47,8 @@ class ModelRunner:
     """Makes the model's scratch for words of up to the given number of bytes."""
     max_ids_per_byte: int = 1
     knows_all: bool = True
-    """Whether every text can be encoded: if not, a character may be unknown and there is no unknown token."""
+    """Whether every text can be encoded: if not, a character may be unknown and there is no unknown token; `unk_id` is
+    then what the kernels give for it."""
 
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: TablePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
@@ -74,11 +76,15 @@ class ModelRunner:
             max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
         if not self.knows_all:
-            if ids.values.min(initial=0) < 0:
-                raise UnknownCharacterError
+            self._check(ids.values)
             if tally is not None and counted is not None:
                 tally.add(counted)
         return ids
+
+    def _check(self, ids: npt.NDArray[np.int32]) -> None:
+        """Raises UnknownCharacterError if a character is unknown and there is no unknown token."""
+        if not self.knows_all and bool((ids == self.unk_id).any()):
+            raise UnknownCharacterError
 
     def new_model(self, n_bytes: int) -> Bound:
         """Returns the model as a step, with scratch for words of up to `n_bytes` bytes."""
@@ -113,8 +119,7 @@ class ModelRunner:
         word, token_ends, _ = self._buffers(words.max_word)
         model = self.new_model(word.size)
         k = word_models.align(words, model.step, word, token_ends, out, ends, numbers)
-        if not self.knows_all and out[:k].min(initial=0) < 0:
-            raise UnknownCharacterError
+        self._check(out[:k])
         return out[:k], ends[:k], numbers[:k]
 
     def _buffers(self, n_bytes: int) -> tuple[npt.NDArray[Any], ...]:
@@ -140,15 +145,16 @@ def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
     reads_bytes: whether a `ByteLevel` comes before it. BPE is then byte-level; other models read bytes as letters.
     """
     tables = model.tables
+    knows_all = tables.unk_id != NO_ENTRY
     if isinstance(model, BPE):
-        return ModelRunner(tables, tables.unk_id, "bpe", lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte)
+        n_ids = tables.max_ids_per_byte
+        return ModelRunner(tables, tables.unk_id, "bpe", lambda n: new_bpe_scratch(n, tables), n_ids, knows_all)
     if isinstance(model, WordPiece | WordLevel):
         name = "wordpiece" if isinstance(model, WordPiece) else "wordlevel"
         new_scratch = _reading(lambda n: _NO_SCRATCH, reads_bytes)
-        return ModelRunner(tables, tables.unk_id, name, new_scratch, 1 + reads_bytes)
+        return ModelRunner(tables, tables.unk_id, name, new_scratch, 1 + reads_bytes, knows_all)
     if isinstance(model, Unigram):
-        new_scratch = _reading(new_unigram_scratch, reads_bytes)
-        knows_all = model.unk_id is not None
+        new_scratch, knows_all = _reading(new_unigram_scratch, reads_bytes), model.unk_id is not None
         return ModelRunner(tables, tables.unk_id, "unigram", new_scratch, 1 + reads_bytes, knows_all)
     raise TypeError(f"model must be a WordPiece, BPE, Unigram or WordLevel, got {type(model).__name__}")
 

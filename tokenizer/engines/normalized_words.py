@@ -47,6 +47,7 @@ from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe_tables import take_part
 from tokenmill.tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
+from tokenmill.tokenizer.models.vocabulary import NO_ENTRY
 from tokenmill.tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
 from tokenmill.tokenizer.normalizers.base import MAX_GROWTH, Normalizer
 from tokenmill.tokenizer.normalizers.kernels import precompiled
@@ -353,7 +354,7 @@ def _cuts_of(model: Any) -> _Cuts | None:
         byte_ids = model.tables.byte_ids
     else:
         return None
-    return None if model.tables.unk_id < 0 or (cuts.spells and byte_ids.min() < 0) else cuts
+    return None if model.tables.unk_id in (-1, NO_ENTRY) or (cuts.spells and byte_ids.min() < 0) else cuts
 
 
 def merges_like_sentencepiece(model: Any) -> bool:

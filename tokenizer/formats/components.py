@@ -323,6 +323,7 @@ NORMALIZERS: dict[str, Spec] = _table(
         right=Field("strip_right", "right", Node.flag, default=True),
     ),
 )
+_OWN_NORMALIZER = {"SentencePieceNormalizer": NORMALIZERS["SentencePieceNormalizer"]}
 PRE_TOKENIZERS: dict[str, Spec] = _table(
     pre_tokenizers,
     "BertPreTokenizer ByteLevel CharDelimiterSplit Digits FixedLength Punctuation UnicodeScripts Whitespace "
@@ -335,6 +336,11 @@ DECODERS: dict[str, Spec] = _table(
     decoders,
     "BPEDecoder ByteLevel CTC Fuse",
     ByteFallback=Spec(decoders.ByteFallback),
+    # Not a type of HF, whose decoders do not normalize.
+    Denormalizer=Spec(
+        decoders.Denormalizer,
+        (Field("normalizer", "normalizer", lambda node: read(node, _OWN_NORMALIZER), lambda p: write(p, NORMALIZERS)),),
+    ),
     Metaspace=_metaspace(decoders.Metaspace),
     Replace=_with_pattern(decoders.Replace, "pattern content"),
     Sequence=_sequence(decoders.Sequence, "decoders", lambda: DECODERS),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Untrusted JSON: values that know their path in the file, so that every error message names the place."""
 
+import functools
 import json
 import re
 from typing import Any
@@ -95,26 +96,33 @@ class Node:
                 raise self.fail(f"field {key!r} is not supported; known: {', '.join(keys)}")
 
 
-def parse(text: str, source: str) -> Node:
+def parse(text: str, source: str, *, repeats: bool = False) -> Node:
     """Parses JSON in which no object has a field twice.
+
+    repeats: whether a token may stand twice in an object of tokens and ids, as HF takes it: it has the last id, and the
+    ids before are among the root's `ignored`.
 
     Raises:
       TokenizerFileError: if it is not such JSON, nests too deeply, or holds half of a surrogate pair, which is no text.
     """
+    ignored: list[str] = []
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=functools.partial(_unique, ignored if repeats else None))
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
-        return Node(value, source)
+        return Node(value, source, ignored)
     except TokenizerFileError as error:
         raise TokenizerFileError(f"{source}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise TokenizerFileError(f"{source}: not JSON: {str(error)[:200] or 'nested too deeply'}") from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(ignored: list[str] | None, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
+        if ignored is not None and {type(value) for _, value in pairs} == {int}:
+            ignored += [f"id {i!r:.20} of {key[:80]!r}, which has a later one" for key, i in pairs if fields[key] != i]
+            return fields
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:

@@ -123,7 +123,7 @@ def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
                 )
             return _from_merges(path, _beside(path, "a vocabulary of tokens and ids", 0, options), options)
         options.only(path, "a tokenizer in JSON, which says all itself")
-        return _kept(data, path, lambda: _from_json(parse(text, str(path)), path))
+        return _kept(data, path, lambda: _from_json(parse(text, str(path), repeats=True), path))
     lines = start[: files.N_FIRST_BYTES].splitlines()[: files.N_LINES]
     if options.pattern is not None or (len(lines) > 1 and all(map(_RANK.fullmatch, lines))):
         options.only(path, "tiktoken's ranks", "pattern")
@@ -198,4 +198,4 @@ def _from_vocab(text: str, path: Path) -> Parts:
     is_lower, assumptions = vocab_txt.assume_case(vocab, str(path))
     with files.named_in_errors(path):
         parts = bert_parts(vocab, BertNormalizer(lowercase=is_lower))
-    return dataclasses.replace(parts, assumptions=assumptions)
+    return dataclasses.replace(parts, assumptions=(*assumptions, *vocab_txt.say_repeated(vocab, str(path))))

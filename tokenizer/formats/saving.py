@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.compositions import bert_parts
+from tokenmill.tokenizer.decoders import Denormalizer
+from tokenmill.tokenizer.decoders import Sequence as Decoders
 from tokenmill.tokenizer.encoder import Encoder
 from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
@@ -216,6 +218,9 @@ def _sentencepiece(parts: Parts) -> dict[str, bytes]:
         file = _bpe_file(parts, normalizer)
     else:
         raise _CannotHoldError(f"{model!r}: it has its own rules")
+    steps = parts.decoder.flat() if isinstance(parts.decoder, Decoders) else []
+    if steps and isinstance(steps[-1], Denormalizer):
+        file = dataclasses.replace(file, denormalizer=_spec(steps[-1].normalizer))
     again = tokenizer_parts(file, "this tokenizer")
     if isinstance(model, BPE) and model.merge_ranks is None:
         # The model has one way to make each piece, the file has all; `_check_merges` shows that ids are the same.
@@ -289,11 +294,14 @@ def _file(
         model_type, normalizer.treat_whitespace_as_suffix, byte_fallback, unk_id, control.get("<s>", -1),
         control.get("</s>", -1), control.get("<pad>", -1), unk_piece=pieces[unk_id],
     )  # fmt: skip
-    spec = NormalizerSpec(
+    return SentencePieceFile(pieces, scores, types, trainer, _spec(normalizer))
+
+
+def _spec(normalizer: SentencePieceNormalizer) -> NormalizerSpec:
+    return NormalizerSpec(
         "user_defined" if normalizer.precompiled_charsmap else "identity", normalizer.precompiled_charsmap,
         normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces, normalizer.escape_whitespaces,
     )  # fmt: skip
-    return SentencePieceFile(pieces, scores, types, trainer, spec)
 
 
 _WRITERS: dict[str, Callable[[Parts], dict[str, bytes]]] = {

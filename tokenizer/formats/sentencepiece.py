@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import decoders, models
 from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.compositions import sentencepiece_decoder
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.models.bpe_merges import MergesOfIds, merges_of_pieces
@@ -287,21 +288,26 @@ def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:
         return Parts(
             model=unigram_of(model) if model.trainer.model_type == UNIGRAM else bpe_of(model, source),
             normalizer=normalizer_of(model),
-            decoder=_decoder(model, source),
+            decoder=_decoder(model),
             added_tokens=_added_tokens(model),
         )
 
 
 def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:
     """Returns the normalizer of a model."""
-    spec = model.normalizer
+    return dataclasses.replace(
+        _normalizer(model.normalizer),
+        treat_whitespace_as_suffix=model.trainer.treat_whitespace_as_suffix,
+        user_defined_symbols=tuple(piece for _, piece in model.of_type(PieceType.USER_DEFINED)),
+    )
+
+
+def _normalizer(spec: NormalizerSpec) -> SentencePieceNormalizer:
     return SentencePieceNormalizer(
         precompiled_charsmap=spec.precompiled_charsmap,
         add_dummy_prefix=spec.add_dummy_prefix,
         remove_extra_whitespaces=spec.remove_extra_whitespaces,
         escape_whitespaces=spec.escape_whitespaces,
-        treat_whitespace_as_suffix=model.trainer.treat_whitespace_as_suffix,
-        user_defined_symbols=tuple(piece for _, piece in model.of_type(PieceType.USER_DEFINED)),
     )
 
 
@@ -360,13 +366,16 @@ def _merges(model: SentencePieceFile, vocab: Vocabulary, source: str) -> tuple[M
     characters = list(map(chr, np.flatnonzero(is_used).tolist()))
     found = vocab.find(characters)
     is_missing = (found < 0) | ~is_normal[found]
-    if is_missing.any():
-        missing = {characters[i] for i in np.flatnonzero(is_missing).tolist()}
-        i, piece = next((i, piece) for i, piece in model.of_type(PieceType.NORMAL) if not missing.isdisjoint(piece))
-        character = next(c for c in piece if c in missing)
-        raise TokenizerFileError(
-            f"{source}: piece {i}, {piece!r}, is made of {character!r}, which is no piece; merges cannot express that"
-        )
+    missing = {characters[i] for i in np.flatnonzero(is_missing).tolist()}
+    for i, piece in model.of_type(PieceType.NORMAL) if missing else ():
+        # No text becomes a piece that has no two such parts: `<mask>`, where neither `<mask` nor `mask>` is a piece.
+        splits = [(piece[:k], piece[k:]) for k in range(1, len(piece))]
+        if not missing.isdisjoint(piece) and any(all(len(p) == 1 or p in vocab for p in parts) for parts in splits):
+            character = next(c for c in piece if c in missing)
+            raise TokenizerFileError(
+                f"{source}: piece {i}, {piece!r}, is made of {character!r}, which is no piece; merges cannot express "
+                "that"
+            )
     scores = model.scores
     try:
         merges = merges_of_pieces(vocab, is_normal, scores)
@@ -388,14 +397,11 @@ def _added_tokens(model: SentencePieceFile) -> list[AddedToken]:
     return sorted(tokens, key=lambda token: token.id)
 
 
-def _decoder(model: SentencePieceFile, source: str) -> Any:
-    if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
-        raise TokenizerFileError(
-            f"{source}: a denormalizer has no counterpart among decoders; clear denormalizer_spec in the model, which "
-            "changes decoded text but no ids"
-        )
-    return decoders.of_sentencepiece(
+def _decoder(model: SentencePieceFile) -> decoders.Decoder:
+    spec = model.denormalizer
+    return sentencepiece_decoder(
         has_bytes=model.trainer.byte_fallback,
         adds_prefix=model.normalizer.add_dummy_prefix,
         removes_spaces=model.normalizer.remove_extra_whitespaces,
+        denormalizer=None if spec is None or not spec.precompiled_charsmap else _normalizer(spec),
     )

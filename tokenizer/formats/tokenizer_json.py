@@ -9,15 +9,19 @@ options of our exact normalizer are in a field `sentencepiece` of the model, whi
 sentencepiece's ids from the file on every text, HF on ordinary text.
 """
 
+import dataclasses
+import itertools
 import json
 from typing import Any
+
+import numpy as np
 
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import components, files, lowered
 from tokenmill.tokenizer.formats.components import Spec
 from tokenmill.tokenizer.formats.json_node import Node, parse
-from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.parts import Parts, vocab_of
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 
@@ -39,13 +43,15 @@ def read(data: bytes, source: str) -> Parts:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
     with files.without_collecting():
-        return lowered.kept([data], source, lambda: read_parsed(parse(files.decode(data, source), source)))
+        return lowered.kept(
+            [data], source, lambda: read_parsed(parse(files.decode(data, source), source, repeats=True))
+        )
 
 
 def read_parsed(root: Node) -> Parts:
     """Reads parsed JSON; otherwise like `read`."""
     source = root.path
-    root = Node(without_hf_steps(root.object(), source), source)
+    root = Node(without_hf_steps(root.object(), source), source, root.ignored)
     if (version := root.child("version", VERSION).value) != VERSION:
         of_1 = "; HF tokenizers 1.0 writes it, so take the file that this was made of" if version == "2.0" else ""
         raise root.fail(f"version must be {VERSION!r}, got {version!r}{of_1}")
@@ -56,9 +62,7 @@ def read_parsed(root: Node) -> Parts:
     pre_tokenizer = components.read(root.child("pre_tokenizer", None), components.PRE_TOKENIZERS)
     with files.named_in_errors(source):
         model = components.read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer))
-        added = [
-            components.read_fields(node, components.ADDED_TOKEN) for node in root.child("added_tokens", []).items()
-        ]
+        added, assumptions = _numbered(model, _added_tokens(root.child("added_tokens", []).items()))
         return Parts(
             model=model,
             normalizer=components.read(root.child("normalizer", None), components.NORMALIZERS),
@@ -66,7 +70,7 @@ def read_parsed(root: Node) -> Parts:
             post_processor=components.read(root.child("post_processor", None), components.POST_PROCESSORS),
             decoder=components.read(root.child("decoder", None), components.DECODERS),
             added_tokens=added,
-            assumptions=_other_ids_in_hf(model, added),
+            assumptions=(*assumptions, *_lacks_unknown(model)),
             truncation=_optional(root.child("truncation", None), components.TRUNCATION),
             padding=_optional(root.child("padding", None), components.PADDING),
             # Must come last, when everything has been read.
@@ -74,19 +78,50 @@ def read_parsed(root: Node) -> Parts:
         )
 
 
-def _other_ids_in_hf(model: Any, added: list[AddedToken]) -> tuple[str, ...]:
-    """Names the first added token whose id HF tokenizers changes: it numbers those that the vocabulary lacks anew."""
-    vocab, expected = vocab_of(model), 0 if model is None else len(model.vocab)
-    for token in added:
-        if token.content in vocab:
-            continue
-        if token.id != expected:
-            return (
+def _added_tokens(nodes: list[Node]) -> list[AddedToken]:
+    """Reads added tokens; those without content, or with that of one before, are ignored, as HF ignores them."""
+    found: dict[str, AddedToken] = {}
+    for node in nodes:
+        content = node.child("content").text()
+        if content == "" or content in found:
+            node.ignored.append(f"{node.path}, {'which stands there already' if content else 'which is empty'}")
+        else:
+            found[content] = components.read_fields(node, components.ADDED_TOKEN)
+    return list(found.values())
+
+
+def _numbered(model: Any, added: list[AddedToken]) -> tuple[list[AddedToken], tuple[str, ...]]:
+    """Returns added tokens with their ids, and a line about the first whose id is another one here or in HF tokenizers.
+
+    HF gives those that the vocabulary has its ids, and numbers the others anew. Here these have the ids of the file, as
+    long as no two tokens have the same.
+    """
+    vocab = vocab_of(model)
+    known = vocab.find([token.content for token in added]).tolist()
+    ids = [token.id for token, known_id in zip(added, known, strict=True) if known_id < 0]
+    is_possible = len({*ids}) == len(ids) and not np.isin(ids, vocab.ids).any()
+    free = itertools.count(0 if model is None else len(model.vocab))
+    lines = []
+    for i, (token, known_id) in enumerate(zip(added, known, strict=True)):
+        expected = known_id if known_id >= 0 else next(free)
+        if token.id != expected and (known_id >= 0 or not is_possible):
+            added[i] = dataclasses.replace(token, id=expected)
+            lines.append(f"added token {token.content!r} has id {expected}, as in HF tokenizers, not {token.id}")
+        elif token.id != expected:
+            lines.append(
                 f"added token {token.content!r} has id {token.id}, as the file says; HF tokenizers takes the next free "
-                f"one, {expected}",
+                f"one, {expected}"
             )
-        expected += 1
-    return ()
+    return added, tuple(lines[:1])
+
+
+def _lacks_unknown(model: Any) -> tuple[str, ...]:
+    """Says that texts may be refused, of a model with an unknown token that is no entry."""
+    if not isinstance(model, BPE | WordLevel | WordPiece) or model.unk_token is None or model.unk_token in model.vocab:
+        return ()
+    if isinstance(model, BPE) and model.knows_everything:
+        return ()
+    return (f"the vocabulary lacks the unknown token {model.unk_token!r}, so a text that needs it cannot be encoded",)
 
 
 def _optional(node: Node, spec: Spec) -> Any:

@@ -257,8 +257,9 @@ def _ends(settings: Settings, family: Family) -> tuple[str, str]:
 
 def _wordpiece(path: Path, _: Path, family: Family, settings: Settings, roles: Roles) -> Parts:
     vocab = vocab_txt.read(files.read_text(path), str(path))
+    repeated = vocab_txt.say_repeated(vocab, str(path))
     if family.steps == "esm":
-        return _of_residues(vocab, roles)
+        return dataclasses.replace(_of_residues(vocab, roles), assumptions=repeated)
     is_lower, assumptions = vocab_txt.assume_case(vocab, str(path))
     if settings.config.child("do_lower_case", None).value is not None:
         is_lower, assumptions = settings.flag("do_lower_case", True), ()
@@ -276,7 +277,7 @@ def _wordpiece(path: Path, _: Path, family: Family, settings: Settings, roles: R
         ),
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
         decoder=decoders.WordPiece(),
-        assumptions=assumptions,
+        assumptions=(*assumptions, *repeated),
     )
 
 

@@ -2,7 +2,9 @@
 """`vocab.txt`, BERT's format: one token per line, whose id is the number of the line."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -15,26 +17,28 @@ def read(text: str, source: str) -> dict[str, int]:
     r"""Returns token -> id from the text of a `vocab.txt`.
 
     Only line ends (`\n`, `\r\n`) are cut off. HF's reader also cuts other white space off the end of a line. Words of
-    BERT's pre-tokenizer contain none, so ids are the same, but here such tokens keep their text.
+    BERT's pre-tokenizer contain none, so ids are the same, but here such tokens keep their text. A token on several
+    lines has the id of the last, as in HF.
 
     Raises:
-      TokenizerFileError: if a token is on two lines, of which readers choose different ones, or all lines are empty.
+      TokenizerFileError: if all lines are empty.
     """
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    vocab: dict[str, int] = {}
-    for number, line in enumerate(lines):
-        token = line.removesuffix("\r")
-        if token in vocab:
-            raise TokenizerFileError(
-                f"{source}, line {number + 1}: token {token!r} stands already on line {vocab[token] + 1}; "
-                "every token has one id"
-            )
-        vocab[token] = number
+    vocab = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
     if not any(vocab):
         raise TokenizerFileError(f"{source}: no tokens; expected one per line")
     return vocab
+
+
+def say_repeated(vocab: Mapping[str, int], source: str) -> tuple[str, ...]:
+    """Returns a line that says which ids belong to no token, because those of their lines come again, if any do."""
+    free = np.flatnonzero(np.bincount(list(vocab.values())) == 0)
+    if not free.size:
+        return ()
+    lines = f"{source}: {free.size:,} lines have a token that comes again below, as line {free[0] + 1} has"
+    return (f"{lines}; a token has the id of its last line, as in HF, and the others belong to none",)
 
 
 def assume_case(vocab: Iterable[str], source: str) -> tuple[bool, tuple[str, ...]]:

@@ -48,7 +48,8 @@ class BPE(BPEFields):
     twice, only the last one counts.
 
     An unknown character becomes its byte tokens `<0x00>`..`<0xFF>` if `byte_fallback` is set and the vocabulary has
-    all of them; otherwise the unknown token, one for a whole run if `fuse_unk` is set; without one, nothing.
+    all of them; otherwise the unknown token, one for a whole run if `fuse_unk` is set; without one, nothing. If there
+    is one and the vocabulary lacks it, a text with an unknown character cannot be encoded.
 
     Args:
       vocab: token -> id.
@@ -65,9 +66,9 @@ class BPE(BPEFields):
 
     Raises:
       ValueError: if an id is not in 0..2^24-1 or occurs twice; a merge is not a pair, or it or its product is not in
-        the vocabulary; there are 2^24-1 merges or more; dropout is not in 0..1; the unknown token is no entry though a
-        word may need it; `merge_ranks` do not fit the merges, or are given for a model that works on bytes, has a
-        prefix or suffix, ignores merges, or does not fuse unknown tokens.
+        the vocabulary; there are 2^24-1 merges or more; dropout is not in 0..1; `merge_ranks` do not fit the merges,
+        or are given for a model that works on bytes, has a prefix or suffix, ignores merges, or does not fuse unknown
+        tokens.
 
     Source: HF tokenizers `models/bpe/model.rs` and `word.rs`.
     """
@@ -174,7 +175,7 @@ _N_CODE_POINTS = 0x110000
 def _lower(model: BPE, *, dropping: bool = False) -> BPETables:
     """Lowers a model to arrays; dropping: keeps the merges that can only be made if others are dropped."""
     unk_id = -1 if model.unk_token is None else model.columns.find_one(model.unk_token)
-    byte_symbols = model.byte_symbols
+    byte_symbols, knows_all = model.byte_symbols, model.knows_everything
     plain = model.byte_level and not model.prefix and int(byte_symbols[model.symbol_rows].min()) >= 0
     characters, characters_known = _characters(model)
     named = np.array([*model.byte_ids, unk_id], np.int64)
@@ -216,7 +217,7 @@ def _lower(model: BPE, *, dropping: bool = False) -> BPETables:
         suffix=np.frombuffer(bytearray(model.suffix.encode()), np.uint8),
         byte_ids=np.array(model.byte_ids, np.int32),
         byte_fallback=model.byte_fallback,
-        unk_id=unk_id,
+        unk_id=unk_id if model.unk_token is None or knows_all else model.columns.unknown_id(model.unk_token),
         fuse_unk=model.fuse_unk,
         # HF draws float32, which are multiples of 2**-24, and compares them with the float32 of this.
         dropout_threshold=dropping * int(np.ceil(np.float32(model.dropout or 0) * np.float32(1 << 24))),

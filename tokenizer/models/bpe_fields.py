@@ -44,11 +44,6 @@ class BPEFields:
             raise ValueError(f"dropout must be in 0..1, got {self.dropout!r}")
         if len(self.merges) >= _MAX_MERGES:
             raise ValueError(f"there must be fewer than {_MAX_MERGES} merges, got {len(self.merges)}")
-        if self.unk_token is not None and self.unk_token not in self.vocab and not self._knows_everything:
-            raise ValueError(
-                f"the vocabulary has no unknown token {self.unk_token!r}; add it, name another with unk_token=, "
-                "or None to drop unknown characters"
-            )
         if not (isinstance(self.merges, MergesOfIds) and self.merges.are_of(self.vocab, self.prefix)):
             object.__setattr__(self, "merges", MergesOfIds(self._ids_of_merges(), self.columns, self.prefix))
         self._check_merge_ranks()
@@ -107,7 +102,8 @@ class BPEFields:
         return self.columns.find([f"<0x{byte:02X}>" for byte in range(256)]).tolist()
 
     @property
-    def _knows_everything(self) -> bool:
+    def knows_everything(self) -> bool:
+        """Whether no character can be unknown."""
         if self.byte_fallback and min(self.byte_ids) >= 0:
             return True
         return self.byte_level and int(self.byte_symbols[self.symbol_rows].min()) >= 0

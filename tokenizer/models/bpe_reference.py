@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenmill.tokenizer.models.bpe_fields import BPEFields, without
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
@@ -48,6 +49,8 @@ def _initial_symbols(model: BPEFields, text: str) -> tuple[list[str], list[int]]
             symbols += byte_tokens
             lengths += [0 if model.byte_level and k else 1 for k in range(len(byte_tokens))]
         elif model.unk_token is not None:
+            if model.unk_token not in model.vocab:
+                raise UnknownCharacterError
             if waiting and model.fuse_unk:
                 waiting[-1] += length
             else:

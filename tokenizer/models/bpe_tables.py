@@ -57,7 +57,7 @@ class BPETables(NamedTuple):
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those that are not in the vocabulary."""
     byte_fallback: bool
     unk_id: int
-    """Id of the unknown token; -1 for none: unknown characters are dropped."""
+    """Id of the unknown token; -1 for none: unknown characters are dropped; `NO_ENTRY` if the vocabulary lacks it."""
     fuse_unk: bool
     dropout_threshold: int
     """0..2**24: a possible merge is skipped if 24 random bits are less than this; 0 for encoding without dropout."""

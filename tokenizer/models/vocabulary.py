@@ -18,6 +18,8 @@ from tokenmill.tokenizer.ragged import read_only
 
 MAX_ID = (1 << 24) - 1
 """The largest id: tables are as long as it, and a file should not be able to make them arbitrarily long."""
+NO_ENTRY = MAX_ID
+"""In tables the id of an unknown token that is no entry: a text for which it comes out cannot be encoded."""
 WORD_PADDING = 16
 """Bytes that kernels may read beyond the start of a word."""
 
@@ -303,6 +305,17 @@ class Vocabulary(Mapping[str, int]):
     def find_one(self, text: str) -> int:
         """Returns the id of a text, -1 if it is no token, without making the dict."""
         return -1 if _is_broken(text) else int(self.find([text])[0])
+
+    def unknown_id(self, unk_token: str) -> int:
+        """Returns the id of a model's unknown token for its tables, `NO_ENTRY` if it is no entry.
+
+        Raises:
+          ValueError: if it is no entry, and another token has this id.
+        """
+        found = self.find_one(unk_token)
+        if found < 0 and self.ids.max(initial=0) == NO_ENTRY:
+            raise ValueError(f"the vocabulary has no unknown token {unk_token!r}, and another has the id {NO_ENTRY}")
+        return found if found >= 0 else NO_ENTRY
 
     def __getitem__(self, token: str) -> int:
         return self._dict[token]

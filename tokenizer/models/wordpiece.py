@@ -45,6 +45,7 @@ class WordPieceTables(NamedTuple):
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
+    """`NO_ENTRY` if the unknown token is none."""
     max_word_chars: int
     policy: int
     """One of the values of `OOV_POLICIES`."""
@@ -67,9 +68,11 @@ class WordPiece:
     Under the last three no character that is in the vocabulary, in either position, is ever lost, and
     `max_input_chars_per_word` does not apply: only `word` makes longer words unknown.
 
+    If the unknown token is no entry, a text that needs it cannot be encoded.
+
     Raises:
-      ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, there is no such policy,
-        or it is `byte` and the vocabulary has no byte token at all.
+      ValueError: if an id is not in 0..2^24-1 or occurs twice, there is no such policy, or it is `byte` and the
+        vocabulary has no byte token at all.
 
     Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference_encoding.py for the others.
     """
@@ -86,10 +89,6 @@ class WordPiece:
         if not 1 <= self.max_input_chars_per_word < 1 << 63:  # kernels count in int64
             raise ValueError(
                 f"max_input_chars_per_word must be positive and below 2**63, got {self.max_input_chars_per_word!r}"
-            )
-        if self.unk_token not in self.vocab:
-            raise ValueError(
-                f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
             )
         check_ids(self.vocab)
         object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
@@ -112,7 +111,7 @@ class WordPiece:
             root_bases=read_only(root_bases),
             behind_prefix=behind_prefix,
             byte_ids=byte_ids,
-            unk_id=self.vocab[self.unk_token],
+            unk_id=Vocabulary.of(self.vocab).unknown_id(self.unk_token),
             max_word_chars=self.max_input_chars_per_word,
             policy=OOV_POLICIES[self.oov_policy],
         )

@@ -187,7 +187,7 @@ def pieces(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[list[int]]:
             for token in tokens
         ]
     if isinstance(model, WordPiece):
-        unknown = [model.unk_token]
+        unknown = [part for part in (model.unk_token,) if part in model.vocab]
         return [[model.vocab[part] for part in parts_of(token, model, model.vocab) or unknown] for token in tokens]
     return list(model_alone(tokenizer).encode_bare(tokens).to_pylist())
 
@@ -208,7 +208,7 @@ def _symbol_ids(model: BPE, symbol: str) -> list[int]:
     in_bytes = [model.byte_ids[byte] for byte in symbol.encode()]
     if model.byte_fallback and min(in_bytes) >= 0:
         return in_bytes
-    return [] if model.unk_token is None else [model.vocab[model.unk_token]]
+    return [model.vocab[token] for token in (model.unk_token,) if token is not None and token in model.vocab]
 
 
 def id_map(old: Tokenizer, new: Tokenizer, id_of: Ints, token_of: Mapping[int, str]) -> pa.Table:

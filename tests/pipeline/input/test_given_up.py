@@ -21,7 +21,7 @@ from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.transforms import jobs
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.pre_tokenizers import WhitespaceSplit, patterns
 
 STUCK = "x" * 60
@@ -120,9 +120,15 @@ def test_counting_rejects_them_too(make):
     assert sum(row["count"] for row in words) == counts["totals"]["n_words"]
 
 
-def test_characters_that_are_no_token_and_cannot_be_unknown(make, tokenizer_file):
+@pytest.mark.parametrize("kind", ["Unigram", "BPE", "WordPiece"])
+def test_characters_that_are_no_token_and_cannot_be_unknown(make, tokenizer_file, kind):
     pieces = sorted({character for text in TEXTS for character in text} - {"x"})
-    model = Unigram([(piece, -1.0) for piece in pieces])
+    vocab = {token: i for i, token in enumerate([*pieces, *(f"##{piece}" for piece in pieces)])}
+    model = {
+        "Unigram": Unigram([(piece, -1.0) for piece in pieces]),
+        "BPE": BPE(vocab, [], unk_token="no entry"),
+        "WordPiece": WordPiece(vocab, unk_token="no entry", max_input_chars_per_word=10**6),
+    }[kind]
     tokenizer_file.write_text(Tokenizer(model=model, pre_tokenizer=WhitespaceSplit()).to_str(), encoding="utf-8")
     config = make("out")
     found = execute("tokenize", config)["totals"]

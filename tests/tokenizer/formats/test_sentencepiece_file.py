@@ -160,12 +160,6 @@ def test_broken_character_maps(blob: bytes, message: str) -> None:
         SentencePieceNormalizer(blob)
 
 
-def test_a_denormalizer_is_refused_with_the_way_out() -> None:
-    model = make(denormalizer=NormalizerSpec("x", charsmap(RULES)))
-    with pytest.raises(TokenizerFileError, match="clear denormalizer_spec in the model, which changes decoded text"):
-        sentencepiece.tokenizer_parts(model)
-
-
 @pytest.mark.parametrize(
     "extra, fields, message",
     [

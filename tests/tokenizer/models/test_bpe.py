@@ -169,7 +169,6 @@ def test_dropout_is_the_twin(data: st.DataObject, seed: int) -> None:
         ({"merges": [None]}, "merge 0 must be a pair of tokens, got None"),
         ({"merges": [("a", "b")], "continuing_subword_prefix": "##"}, "'b' is shorter than the continuing prefix"),
         ({"dropout": 1.5}, r"dropout must be in 0\.\.1, got 1\.5"),
-        ({"unk_token": "?"}, r"the vocabulary has no unknown token '\?'"),
     ],
 )
 def test_what_a_model_cannot_be(arguments: dict[str, object], message: str) -> None:
