@@ -23,7 +23,9 @@ pytestmark = pytest.mark.parity
 
 DIFFERENCES = {
     "special tokens in text": "text stays text; HF cuts them out unless encode_special_tokens is set",
-    "vocab.txt line ends": "only line ends are cut; HF also cuts other white space, which no BERT word contains",
+    "vocab.txt line ends": (
+        "only line ends are cut, as in transformers; HF cuts other white space, too, and takes the last of equal lines"
+    ),
     "no room for special tokens": "an error; HF subtracts below zero and does not truncate at all",
     "decode of unknown ids": "an error naming the id; HF leaves them out silently",
 }

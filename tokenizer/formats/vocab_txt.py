@@ -16,9 +16,9 @@ _SPECIAL = re.compile(r"\[.*\]|<.*>", re.DOTALL)
 def read(text: str, source: str) -> dict[str, int]:
     r"""Returns token -> id from the text of a `vocab.txt`.
 
-    Only line ends (`\n`, `\r\n`) are cut off. HF's reader also cuts other white space off the end of a line. Words of
-    BERT's pre-tokenizer contain none, so ids are the same, but here such tokens keep their text. A token on several
-    lines has the id of the last, as in HF.
+    Only line ends (`\n`, `\r\n`) are cut off, as by transformers; a token on several lines has the id of the last. HF's
+    reader also cuts other white space off the end of a line. Words of BERT's pre-tokenizer contain none, so ids differ
+    only where two lines are equal without it.
 
     Raises:
       TokenizerFileError: if all lines are empty.

@@ -69,12 +69,13 @@ def check(tokenizer: Tokenizer) -> Problems:
         twice = {token for token, n in Counter(token for token, _ in tokenizer.model.vocab).items() if n > 1}
         problems |= dict.fromkeys((i for i, token in enumerate(names) if token in twice), "duplicate")
     added = {token.content for token in tokenizer.added_tokens}
+    lengths = {len(content) for content in added}  # few, where there may be thousands of tokens: Whisper has 1,608
     fixed = {token.id for token in tokenizer.added_tokens}
     if not problems:
         fixed |= fixed_ids(tokenizer)
         texts = [(i, token) for i, token in enumerate(names) if token is not None and i not in fixed]
         for (i, token), ids in zip(texts, pieces(tokenizer, [token for _, token in texts]), strict=True):
-            if any(content in token for content in added):
+            if any(token[at : at + n] in added for n in lengths for at in range(len(token) - n + 1)):
                 problems[i] = "shadowed"
             elif ids != [i] and not getattr(tokenizer.model, "ignore_merges", False):
                 problems[i] = "unmakeable"
