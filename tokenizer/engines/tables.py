@@ -3,7 +3,6 @@
 
 import contextlib
 import dataclasses
-import mmap
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -229,17 +228,18 @@ def new_table(n: int, n_pool_bytes: int) -> Table:
 
 
 def _lines(n: int) -> npt.NDArray[np.uint64]:
-    """Makes n lines of zeros, untouched, aligned with cache lines, and in huge pages if the system has them."""
+    """Makes n lines of zeros, aligned with cache lines, and in huge pages if the system has them.
+
+    Their memory is recycled: in a virtual machine whose host takes back what is free, the first touch of 16 MB takes 15
+    to 30 ms, as long as 30,000 new words; clearing them again takes one.
+    """
     n_bytes = n * _LINE_BYTES
     alignment = HUGE_PAGE_BYTES if n_bytes >= HUGE_PAGE_BYTES else _LINE_BYTES
-    memory: Any = np.zeros(n_bytes + alignment, np.uint8)
-    if alignment == HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        memory = mmap.mmap(-1, n_bytes + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with contextlib.suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    whole = np.frombuffer(memory, np.uint8)
-    first = -whole.ctypes.data % alignment
-    return whole[first : first + n_bytes].view(np.uint64)
+    memory = recycled.empty(n_bytes + alignment, np.uint8)
+    first = -memory.ctypes.data % alignment
+    lines: npt.NDArray[np.uint64] = memory[first : first + n_bytes].view(np.uint64)
+    lines.fill(0)
+    return lines
 
 
 def _is_worn(table: Table) -> bool:
