@@ -8,9 +8,9 @@ from home it is:
     63 .. 24  low bits of the hashed pair, left aligned, then the distance from home
     23 .. 0   rank of the merge
 
-Most pairs that are looked up do not merge. Before the slots, in the same array, is a filter, two bits for every slot:
-if the bit of a pair is 0, the pair is in no slot. The filter is 32 times smaller than the slots, and so stays in the
-cache when they do not.
+Most pairs that are looked up do not merge. Before the slots, in the same array, is a filter, four bits for every
+slot: if the bit of a pair is 0, the pair is in no slot. The filter is 16 times smaller than the slots, and so stays in
+the cache when they do not.
 
 Its reference implementation is `tokenmill.tokenizer.models.bpe_fields.BPEFields.ranks`;
 `tests/tokenizer/models/test_bpe.py` compares them.
@@ -26,7 +26,7 @@ NO_KEY = np.uint32(0xFFFFFFFF)
 """The key (see bpe_merging) of a place where no pair begins; that of a pair that does not merge has rank `NO_RANK`."""
 LEAST_NO_KEY = np.uint32(0xFFFFFF00)
 MIN_PAIR_BITS = 14
-FILTER_BITS = 1
+FILTER_BITS = 2
 """The bits of a place in the filter exceed those of a slot by this many; 64 places are an element."""
 JOIN_BITS = 20
 

@@ -201,6 +201,7 @@ def _lower(model: BPE, *, dropping: bool = False) -> BPETables:
         pairs=pairs,
         pair_bits=bits,
         products=merges.products,
+        first_product=_first_product(merges.products),
         orders=np.array(model.merge_ranks if model.is_tied and not dropping else [], np.uint32),
         joins=joins_of(merges, initial),
         crossings=crossings,
@@ -236,6 +237,11 @@ def _lower(model: BPE, *, dropping: bool = False) -> BPETables:
         others[symbols[symbols >= 0]] = False
         made[others] = False
     return _with_whole_words(model, tables, words, made)
+
+
+def _first_product(products: npt.NDArray[np.int32]) -> int:
+    """Returns `BPETables.first_product`."""
+    return int(products[0]) if products.size and bool((np.diff(products) == 1).all()) else -1
 
 
 def _characters(model: BPE) -> tuple[npt.NDArray[np.int32], list[int]]:

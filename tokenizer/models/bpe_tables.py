@@ -23,6 +23,8 @@ class BPETables(NamedTuple):
     pair_bits: int
     products: npt.NDArray[np.int32]
     """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
+    first_product: int
+    """The id that the first merge makes if each of the others makes the next one, as GPT-2's do; otherwise -1."""
     orders: npt.NDArray[np.uint32]
     """uint32[n_merges]: the priority of each merge, if merges of different products have equal ones: then the leftmost
     pair goes first. SentencePiece models to which pieces were added later have such ties, as these all score zero.
@@ -148,8 +150,8 @@ def take_part(ids: npt.NDArray[np.int64], merges: Merges) -> bool:
 
 
 def pair_bits(n_merges: int) -> int:
-    """Returns the bits of a pair table: three to six slots a pair, as most pairs that are looked up do not merge."""
-    return max(pairs.MIN_PAIR_BITS, (3 * n_merges).bit_length())
+    """Returns the bits of a pair table: two to four slots a pair. The filter passes few others."""
+    return max(pairs.MIN_PAIR_BITS, (2 * n_merges).bit_length())
 
 
 PAIR_TABLE_TRIES = 4

@@ -135,6 +135,18 @@ def twin_is_unknown(model: BPE, word: bytes) -> bool:
     return False
 
 
+@pytest.mark.parametrize(
+    ("order", "first"), [((0, 1, 2, 3), 256), ((1, 2, 3, 4), 257), ((0, 2, 1, 3), -1), ((0, 1, 2, 4), -1)]
+)
+def test_ids_that_follow_ranks_need_no_table(order: tuple[int, ...], first: int) -> None:
+    merges = [("a", "b"), ("ab", "a"), ("c", "ab"), ("cab", "aba")]
+    ids = {"".join(merge): 256 + k for merge, k in zip(merges, order, strict=True)}
+    model = BPE({c: i for i, c in enumerate(BYTE_ALPHABET)} | ids, merges, byte_level=True)
+    assert model.tables.first_product == first
+    words = [b"ab", b"aba", b"cababa", b"bcabcababab"]
+    assert in_kernel(model, words)[0] == [model.tokenize_bytes(word) for word in words]
+
+
 @given(st.data())
 def test_the_kernel_is_the_twin(data: st.DataObject) -> None:
     model = data.draw(models())
