@@ -185,7 +185,8 @@ class LossyFiles:
         if self._fails is None:
             return
         are, where = "1 file is" if self._n == 1 else f"{self._n:,} files are", self._fails.where
-        fields = f"{where}.text_fields" if self._fails.text_fields else f"{where}.text_field"
+        is_chat, has_several = self._fails.is_chat, bool(self._fails.text_fields)
+        field = "messages_field" if is_chat else "text_fields" if has_several else "text_field"
         raise ValueError(
             "\n".join(
                 [
@@ -193,7 +194,8 @@ class LossyFiles:
                     f"records or bytes ({where}.max_rejected_per_file):",
                     *self._listed(),
                     f"correct these files, or accept the loss with {where}.on_damage: warn, and go on with --resume; "
-                    f"if the text is not where {fields} says, correct that, and start again with --overwrite",
+                    f"if {'conversations are' if is_chat else 'the text is'} not where {where}.{field} says, correct "
+                    "that, and start again with --overwrite",
                 ]
             )
         )

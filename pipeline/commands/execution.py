@@ -144,11 +144,11 @@ class Request:
                 runner, options = stack.enter_context(open_runner(settings, debug=self.debug))
                 if detach:
                     runner_jobs.check_detachable(options)
-                planning.prepare(plan, mode)
+                gone = planning.prepare(plan, mode)
+            for warning in gone:
+                say(f"warning: {warning}")
             if not self.quiet:
-                n, size = len(plan.splits), display.megabytes(plan.n_bytes)
-                splits = f"{n} {'split' if n == 1 else 'splits'}"
-                say(f"{self.job}: {size} in {splits}, {settings}", display.seen(sys.stderr))
+                say(f"{self.job}: {_amount(plan)}, {settings}", display.seen(sys.stderr))
             pipeline = beam.Pipeline(runner=runner, options=options)
             jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
             if settings.in_process:
@@ -167,7 +167,16 @@ class Request:
                 raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
             if given is None and plan.tokenizes:
                 _record_times(plan, began, watched.lengths(time.monotonic()))
-        return plan.warnings, given
+        return (*plan.warnings, *gone), given
+
+
+def _amount(plan: "JobPlan") -> str:
+    from tokenmill.pipeline.running import display
+
+    n = len(plan.splits)
+    if plan.counts_given and not n:
+        return f"the counts in {plan.counts_given}"
+    return f"{display.megabytes(plan.n_bytes)} in {n} {'split' if n == 1 else 'splits'}"
 
 
 def _run(pipeline: "Pipeline", lease: "Lease", detach: bool) -> "tuple[str, RunnerJob | None]":

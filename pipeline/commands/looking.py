@@ -235,7 +235,7 @@ def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     held += f" and {last - n} that the job adds" if last > n else ""
     found = [
         ("document", f"{printable(document['doc_id'])}, number {document['number']} of the shard"),
-        ("source", f"{printable(source.get('path', source['name']))}, {place}"),
+        ("file", f"{printable(source.get('path', source['name']))}, {place}"),
         ("held", held),
     ]
     for name, value in document["fields"].items():

@@ -232,7 +232,7 @@ class _Words:
           ValueError: if they are not.
         """
         from tokenmill.pipeline.counting.counts import open_counts
-        from tokenmill.pipeline.counting.words import differences
+        from tokenmill.pipeline.counting.words import describe_words, differences
 
         self._artifact = open_counts(path)
         self._artifact.check_files()
@@ -241,7 +241,7 @@ class _Words:
         if by is not None and by not in self._artifact.labels:
             there = ", ".join(self._artifact.labels) or "none"
             raise ValueError(f"--by: {path!r} has no label {by!r}, only {there}; count with counts.by: [{by}]")
-        differing = [differences(each.to_str(), self._artifact.words) for each in tokenizers]
+        differing = [differences(self._artifact.words, describe_words(each.to_str())) for each in tokenizers]
         if all(differing):
             how = f"holds other words than this tokenizer has: {differing[0]}"
             raise ValueError(f"{path!r} {how}; count again with tokenizer.file")

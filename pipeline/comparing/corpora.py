@@ -24,7 +24,7 @@ from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, SUMMED, WORDS, Candidate, Sums, constant
 from tokenmill.pipeline.config.input import MIB, InputConfig
 from tokenmill.pipeline.counting.counts import CountsArtifact
-from tokenmill.pipeline.counting.words import differences
+from tokenmill.pipeline.counting.words import describe_words, differences
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.input.given_up import GAVE_UP, find_given_up
 from tokenmill.pipeline.input.reading import read_split
@@ -171,7 +171,8 @@ def compare_texts(candidates: Sequence[Candidate], corpus: Corpus, parallel: str
         sums.add_documents(read)
     if not sums.groups(ALL):
         reasons = ", ".join(f"{n:,} rejected as {reason}" for reason, n in sorted(corpus.rejected.items()))
-        raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}")
+        field = "; --text-field says which field holds the text" if "missing_field" in corpus.rejected else ""
+        raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}{field}")
     corpus.check_losses()
     report = measure.report(candidates, sums, encode, has_documents=True, parallel=parallel)
     report["on"] |= {
@@ -282,7 +283,7 @@ def compare_counts(candidates: Sequence[Candidate], artifact: CountsArtifact) ->
 
 def check(candidates: Sequence[Candidate], artifact: CountsArtifact) -> None:
     """Raises ValueError, naming tokenizers, unless all tokenizers have the words that were counted."""
-    told = {each.label: differences(each.tokenizer.to_str(), artifact.words) for each in candidates}
+    told = {each.label: differences(describe_words(each.tokenizer.to_str()), artifact.words) for each in candidates}
     if wrong := "".join(f"  {label}: {how}\n" for label, how in told.items() if how):
         raise ValueError(
             "--on: these tokenizers have other words than were counted, so counts say nothing of them:\n"

@@ -116,6 +116,9 @@ OTHERS = (
         re.compile(rb"Obj\x01|\x93NUMPY|\x89HDF\r\n|\x80[\x02-\x05]"),
     ),
     OtherFormat(
+        "of token ids", "read the texts that they were made of", (".bin", ".idx", ".ds"), re.compile(rb"MMIDIDX\0")
+    ),
+    OtherFormat(
         "compressed in a way that is not known", "compress it again, as in `lz4 -dc a.jsonl.lz4 | zstd > a.jsonl.zst`",
         (".lz4", ".lz", ".lzma", ".lzo", ".br", ".sz", ".z"),
         re.compile(rb"[\x02\x04][\x21\x22][\x4c\x4d]\x18|LZIP\x01|\x89LZO|\xff\x06\0\0sNaPpY|\x1f[\x9d\xa0]|\x5d\0\0[\0\x80]"),

@@ -238,7 +238,7 @@ def _languages_of_parts(config: Config, parts: PartsConfig) -> Broken:
     languages, names = config.languages, config.part_names[1:]
     key = "output.parts.tokenizers" if parts.tokenizers else "counts.languages" if parts.train else "languages.keep"
     if languages is None and not parts.train:
-        yield "output.parts.by", parts.by, "needs the section `languages`; with tokenizers, `{}` is enough"
+        yield "output.parts.by", parts.by, "needs the section `languages`, as in `languages: {keep: [en, zh]}`"
     if key == "languages.keep" and not (languages and languages.keep):
         needed = "needs languages.keep, the languages that have a folder, `und` among them if wanted"
         yield "output.parts.by", parts.by, f"{needed}; documents in others are left out"
@@ -333,7 +333,11 @@ def _packing(config: Config) -> Broken:
     if config.output.packing is not None and config.tokenizer.padding is not None:
         yield "tokenizer.padding", ..., "packing fills sequences up by itself; remove it"
     if config.output.packing is not None and config.tokenizer.has_windows:
-        yield "tokenizer.truncation.overflow", "rows", "packing puts all of a document into sequences by itself"
+        yield (
+            "tokenizer.truncation.overflow",
+            "rows",
+            "packing puts all of a document into sequences by itself; remove one",
+        )
 
 
 def _trained(config: Config) -> Broken:

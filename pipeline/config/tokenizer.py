@@ -174,7 +174,8 @@ class TrainConfig(Section):
         }
         if min(self.sizes) < sum(first.values()):
             named = [name for name, n in first.items() if n or "special" in name]
-            yield "vocab_size", self.vocab_size, f"must leave room for {' and '.join(named)}"
+            at_least = f"must be at least {sum(first.values())}, to leave room for {' and '.join(named)}"
+            yield "vocab_size", self.vocab_size, at_least
         if len(set(self.sizes)) < len(self.sizes):
             yield "vocab_size", self.vocab_size, "must name each size once"
 

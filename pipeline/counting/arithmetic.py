@@ -6,7 +6,6 @@ left out. Each number of the totals is weighted by the same rule, except that wo
 All results must fit in 63 bits.
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tokenmill.pipeline.books.counts import Counts
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.counting.counts import CountsArtifact, Group, PartitionWriter, Pruning
 from tokenmill.pipeline.counting.merging import merge_streams
+from tokenmill.pipeline.counting.words import differences
 from tokenmill.pipeline.output.staging import Staging
 
 MAX_COUNT = (1 << 63) - 1
@@ -31,7 +31,6 @@ _TOTALS = ("n_documents", "n_text_bytes", "n_chars", "n_words")
 _WEIGHT_DIGITS = 6
 _MAX_POWER = 1e300
 """Powers above this are refused, so that sums and ratios of them stay finite."""
-_MAX_SHOWN = 300
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def check_terms(terms: Sequence[Term]) -> None:
             )
         if counts.words_digest(artifact.words) != counts.words_digest(first.artifact.words):
             raise ValueError(
-                f"{artifact.output!r} and {first.artifact.output!r} count different words: "
-                f"{_difference(artifact.words, first.artifact.words)}; counts add up only after the same normalizer "
+                f"{artifact.output!r} counts other words than {first.artifact.output!r}: "
+                f"{differences(artifact.words, first.artifact.words)}; counts add up only after the same normalizer "
                 "and pre-tokenizer"
             )
         if len(artifact.files) % _n_partitions(terms):
@@ -95,16 +94,6 @@ def check_terms(terms: Sequence[Term]) -> None:
                 f"{list(first.labels)!r}; name those that have none, as in en={artifact.output}"
             )
         artifact.check_files()
-
-
-def _difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
-    different = [key for key in here if here[key] != there.get(key)]
-    return "; ".join(f"{key} {_short(here[key])} and {_short(there.get(key))}" for key in different)
-
-
-def _short(component: Any) -> str:
-    text = json.dumps(component, ensure_ascii=False)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def weights_of(

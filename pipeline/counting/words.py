@@ -4,8 +4,9 @@
 import functools
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
+from tokenmill.pipeline.config.tokenizer import PreTokenizerName
 from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
@@ -15,14 +16,21 @@ def describe_words(tokenizer_json: str) -> dict[str, Any]:
     return deciding({**parts, "unicode": dict(UNICODE_VERSIONS)})
 
 
-def differences(tokenizer_json: str, counted: Mapping[str, Any]) -> str:
-    """Returns how the words of a tokenizer differ from those that were counted, for a message; "" if they are equal."""
-    mine = describe_words(tokenizer_json)
+def differences(words: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Returns what words have in place of what others have, for a message, or "": `pre_tokenizer gpt2, not qwen`."""
     return "; ".join(
-        f"its {name} is {json.dumps(mine[name])[:200]}, that of the counts {json.dumps(counted[name])[:200]}"
-        for name in mine
-        if mine[name] != counted[name]
+        f"{name} {_named(value)}, not {_named(other.get(name))}"
+        for name, value in words.items()
+        if other.get(name) != value
     )
+
+
+def _named(component: Any) -> str:
+    """Returns the name that `tokenizer.train.pre_tokenizer` has for a component, else its JSON."""
+    for name in get_args(PreTokenizerName):
+        if describe_words(Tokenizer.untrained("none", name).to_str())["pre_tokenizer"] == component:
+            return name
+    return json.dumps(component, ensure_ascii=False)[:300]
 
 
 def deciding(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,8 @@ class Samples:
           ValueError: if a number is out of range, or there are no rows.
         """
         if not (0 <= rank < world_size and batch_size > 0):
-            raise ValueError(f"no batches of {batch_size} on rank {rank} of {world_size}")
+            given = f"batch_size {batch_size}, rank {rank}, world_size {world_size}"
+            raise ValueError(f"{given}: batch_size must be at least 1, and rank from 0 to world_size - 1")
         if not len(rows):
             raise ValueError(f"{rows.name} has no rows")
         if endless and drop_last:

@@ -50,11 +50,11 @@ def read_manifest(path: str) -> dict[str, Any]:
         manifest = json.loads(text)
         version, recorded = manifest["format_version"], manifest.pop("digest", None)
     except FileNotFoundError:
-        is_in_parts = storage.exists(storage.join(path, filenames.PARTS))
-        said = (
-            "is an output in parts; open one of its folders" if is_in_parts else f"is no finished output: no {MANIFEST}"
-        )
-        raise ValueError(f"{path!r} {said}") from None
+        if not storage.exists(parts := storage.join(path, filenames.PARTS)):
+            raise ValueError(f"{path!r} is no finished output: no {MANIFEST}") from None
+        names = [each["folder"] for each in json.loads(storage.read_text(parts)).get("parts", ())]
+        folders = ", ".join(storage.join(path, name) for name in names)
+        raise ValueError(f"{path!r} is an output in parts; open one of its folders: {folders}") from None
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise ValueError(f"{place!r} is not a manifest as TokenMill writes it: {error!r}; {_AGAIN}") from error
     if version not in _VERSIONS:

@@ -260,7 +260,9 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         given = _given(name, config)
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
-        problems.append(kind(f"{key}: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
+        section = key if config.tokenizer.file else "tokenizer"
+        names_key = str(error).startswith(("output.", "tokenizer."))
+        problems.append(kind(f"{error}" if names_key else f"{section}: {error}"))
     config, tokenizer, counting_json = given.config, given.tokenizer, given.counting_json
     trains = name in ("run", "train") and config.tokenizer.train is not None
     name = "tokenize" if name == "run" and not trains else name
@@ -331,8 +333,11 @@ def _check_apart(config: Config, splits: Splits) -> None:
             raise ValueError(f"output.path: {output!r} holds the input, {piece.path!r}; choose a folder without inputs")
 
 
-def prepare(plan: JobPlan, mode: folders.Mode) -> None:
+def prepare(plan: JobPlan, mode: folders.Mode) -> list[str]:
     """Prepares the output folder for a job and writes its plan there, and the tokenizer if it exists already.
+
+    Returns:
+      A warning, in a list, if the job that is resumed had input files that are not there now.
 
     Raises:
       ValueError: when the folder holds something else than `mode` allows.
@@ -353,7 +358,20 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
         _delete_half_written(output.path)
         if each.tokenizer is not None:
             storage.write_atomic(each.tokenizer_path, each.tokenizer.to_str().encode())
+    warnings = _gone(plan) if mode == "resume" and storage.exists(plan.plan_path) else []
     storage.write_atomic(plan.plan_path, (f"{line}\n".encode() for line in plan.splits.lines_by_work()))
+    return warnings
+
+
+def _gone(plan: JobPlan) -> list[str]:
+    """Warns of files that the job was planned with, and that its input no longer has under their path or their name."""
+    now = {place for split in plan.splits for piece in split.pieces for place in (piece.path, piece.name)}
+    before = ((piece.path, piece.name) for split in read_plan(plan.plan_path) for piece in split.pieces)
+    gone = list(dict.fromkeys(path for path, name in before if not {path, name} & now))
+    if not gone:
+        return []
+    are = "1 input file that this job had is" if len(gone) == 1 else f"{len(gone):,} input files that this job had are"
+    return [f"{are} missing: {gone[0]!r}; what was read of it is left out of the output; put it back, and resume again"]
 
 
 def _reads(config: Config) -> list[str]:

@@ -119,7 +119,9 @@ def packing_ids(config: PackingConfig, tokenizer: Tokenizer) -> tuple[int | None
 
 def _id_of(tokenizer: Tokenizer, token: str, key: str) -> int:
     if (token_id := tokenizer.token_to_id(token)) is None:
-        raise ValueError(f"{key}: {token!r}: the tokenizer has no such token")
+        special = [each.content for each in tokenizer.added_tokens if each.special]
+        has = f"its special tokens are {', '.join(map(repr, special[:8]))}" if special else "it has no special tokens"
+        raise ValueError(f"{key}: {token!r}: the tokenizer has no such token; {has}")
     return token_id
 
 

@@ -2,6 +2,7 @@
 """The summary of a finished job on the screen: one table, from the files that it wrote."""
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -153,7 +154,8 @@ def _counts(output: str, manifest: Mapping[str, Any]) -> Iterator[Row]:
         if pruned["bound"]:
             left_out = f"distinct left out, {pruned['n_occurrences']:,} occurrences"
             yield "pruned", f"{pruned['n_words']:,}", f"{left_out}, none more than {pruned['bound']:,} times"
-    for folder, record in _trained(output, manifest):
+    by_size = sorted(_trained(output, manifest), key=lambda each: (os.path.dirname(each[0]), each[1]["vocab_size"]))
+    for folder, record in by_size:
         of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
         yield f"{folder}/", f"{record['vocab_size']:,}", of
 

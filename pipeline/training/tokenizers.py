@@ -171,7 +171,7 @@ def shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
         pad_id = tokenizer.pad_token_id if token is None else tokenizer.token_to_id(token)
         if pad_id is None:
             said = f"{token!r}: the tokenizer has no such token" if token else "the tokenizer names no padding token"
-            raise ValueError(f"padding.pad_token: {said}; name one that it has, for example '<|endoftext|>'")
+            raise ValueError(f"tokenizer.padding.pad_token: {said}; name one that it has, for example '<|endoftext|>'")
         token = tokenizer.id_to_token(pad_id)
         assert token is not None
         tokenizer.enable_padding(length=length, direction=side, pad_id=pad_id, pad_token=token)

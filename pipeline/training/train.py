@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.counting.counts import CountsArtifact, Group, words_digest
-from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.counting.words import describe_words, differences
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer
 from tokenmill.tokenizer import Tokenizer
 
@@ -57,13 +57,9 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig, by: str | No
     assert config.train is not None
     asked = describe_words(counting_tokenizer(config).to_str())
     if words_digest(asked) != words_digest(artifact.words):
-        differences = [
-            f"{name}: {json.dumps(artifact.words.get(name))[:300]} there, {json.dumps(value)[:300]} asked for"
-            for name, value in asked.items()
-            if artifact.words.get(name) != value
-        ]
         raise ValueError(
-            f"tokenizer.train.counts: {artifact.output!r} holds counts of other words ({'; '.join(differences)}); "
+            f"tokenizer.train.counts: {artifact.output!r} holds counts of other words "
+            f"({differences(artifact.words, asked)}); "
             "set tokenizer.train.normalizer and pre_tokenizer, lowercase and strip_accents as they were, or count again"
         )
     if by is not None and by not in artifact.labels:

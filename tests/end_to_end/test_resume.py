@@ -61,6 +61,20 @@ def test_new_files_are_added_and_changed_ones_redone(make_job, sections, corpus)
     assert job.files() == fresh.files()
 
 
+def test_files_that_are_gone_when_a_job_is_resumed_are_named(make_job, sections, corpus, capsys):
+    job = make_job("job", **sections)
+    assert job.run("run", "--workers", "1") == 0
+    corpus.rename(corpus.parent / "moved")  # by another path, but under the same names
+    moved = ["--set", f"input.paths=[{corpus.parent / 'moved' / '*'}]", "--resume", "--workers", "1"]
+    assert job.run("run", *moved) == 0
+    assert "missing" not in capsys.readouterr().err
+    (corpus.parent / "moved/d.jsonl").unlink()
+    assert job.run("run", *moved, "--quiet") == 0
+    err = capsys.readouterr().err
+    assert "warning: 1 input file that this job had is missing: " in err
+    assert "d.jsonl'; what was read of it is left out of the output" in err
+
+
 @pytest.mark.parametrize("n_files", [4, 9, 14])
 def test_a_disk_that_is_full_leaves_nothing_half_written(
     make_job, corpus, tiny_vocab_file, capsys, monkeypatch, n_files

@@ -177,6 +177,8 @@ def test_a_source_that_is_gone_or_another_is_said_to_be(make_traced, trace, corp
     assert document["doc_id"] == "doc-1"
     assert document["source"]["path"] == str(corpus / "a.jsonl")
     assert cli.main(["trace", str(job.output), "1", "0"]) == 0
-    assert "not read again" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "not read again" in printed
+    assert f"\nfile      {corpus / 'a.jsonl'}, " in printed
     (corpus / "a.jsonl").write_text("{}\n")
     assert "has changed since" in trace(job.output, 1, 0)["documents"][0]["why_no_text"]

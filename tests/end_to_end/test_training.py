@@ -101,7 +101,7 @@ def test_a_unigram_that_cannot_be_so_large_says_what_to_write_in_the_config(make
     assert more == []
 
 
-def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
+def test_counts_are_counted_once_and_trained_on_often(corpus, make_job, capsys):
     counted = make_job("counted", **sections(corpus, {"model": "bpe"}))
     assert counted.run("count", "--mode", "inline") == 0
     shutil.copytree(counted.output / "counts", counted.output.parent / "kept/counts")
@@ -112,6 +112,7 @@ def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
         assert direct.run("train", "--mode", "inline") == 0
         job = make_job(f"given-{model}", tokenizer={"train": train | {"counts": given}})
         assert job.run("train", "--mode", "inline") == 0
+        assert f"train: the counts in {given}, 1 worker" in capsys.readouterr().err
         assert job.run("verify") == 0
         names = [name for name in direct.files() if name.startswith("vocab/")]
         assert {name: job.files()[name] for name in names} == {name: direct.files()[name] for name in names}
@@ -177,8 +178,11 @@ def test_no_text_at_all(make_job, tmp_path, capsys, text):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["tokenizer.lowercase=false"], r"holds counts of other words \(normalizer: .*true.* there, .*false.* asked"),
-        (["tokenizer.train.pre_tokenizer=whitespace"], r"holds counts of other words \(pre_tokenizer: "),
+        (["tokenizer.lowercase=false"], r"holds counts of other words \(normalizer .*true.*, not .*false"),
+        (
+            ["tokenizer.train.pre_tokenizer=whitespace"],
+            r"holds counts of other words \(pre_tokenizer bert, not whitespace\)",
+        ),
         (["output.parts={by: source, train: true}"], r"output\.parts\.by: .* holds no counts by source; count with"),
         (["tokenizer.train.counts=/no/such/folder"], "'/no/such/folder' holds no finished word counts"),
     ],

@@ -370,8 +370,11 @@ def _arguments(render: Callable[..., str]) -> Iterable[Finding]:
         yield Finding("arguments of calls", "note", "it takes only JSON in a text, not objects")
     elif of_object is not None and of_object != of_text:
         same = len(os.path.commonprefix([of_object, of_text or ""]))  # noqa: RUF071 - characters are meant
-        piece = "becomes " + of_text[max(0, same - 9) : same + 30].replace("\n", "\\n") if of_text else "is refused"
-        yield Finding("arguments of calls", "note", f"give objects: JSON in a text {piece}")
+        becomes = [text and f"becomes {'…' + text[max(0, same - 9) : same + 30]!r}" for text in shown]
+        detail = f"give objects: JSON in a text {becomes[1] or 'is refused'}"
+        if "{'of': 'sky'}" in of_object:  # Jinja writes an object as Python does
+            detail = f"give JSON in a text, or let the template write `| tojson`: an object {becomes[0]}, not JSON"
+        yield Finding("arguments of calls", "note", detail)
 
 
 def _stability(render: Callable[..., str]) -> Iterable[Finding]:

@@ -11,6 +11,10 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import BPE, WordPiece
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import is_byte_level
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer.token_runs import printable, runs_of
 from tokenmill.tokenizer.vocabulary.entries import (
     Entry,
     fixed_ids,
@@ -76,8 +80,9 @@ class Change(Printed):
         report = self.report
         yield f"{report['ids_before']:,} ids before, {report['ids_after']:,} after"
         for name in ("added", "removed", "left out"):
-            if tokens := [repr(each["token"]) for each in report.get(name, ())]:
-                yield f"{name} {len(tokens):,}: {', '.join(tokens[:_SHOWN])}{', ...' if len(tokens) > _SHOWN else ''}"
+            if tokens := [each["token"] for each in report.get(name, ())]:
+                first = ", ".join(f"'{self._readable(token)}'" for token in tokens[:_SHOWN])
+                yield f"{name} {len(tokens):,}: {first}{', ...' if len(tokens) > _SHOWN else ''}"
         for proof, failures in report["proof"].items():
             yield f"proven: {proof}" if failures == 0 else f"NOT TRUE for {failures:,}: {proof}"
         for kind, rows in report["words"].items():
@@ -90,6 +95,11 @@ class Change(Printed):
                     f"cut differently{'; {:,} -> {:,} unknown'.format(*unknown) if any(unknown) else ''}"
                 )
         yield from Measures(report.get("measures", ())).lines()
+
+    def _readable(self, token: str) -> str:
+        """Returns an entry as people see it: ` ‹e0 b8›` rather than `Ġà¸`, if its characters stand for bytes."""
+        is_spelled = is_byte_level(self.tokenizer.pre_tokenizer) and all(c in BYTE_ALPHABET for c in token)
+        return runs_of([(0, "ordinary", unspell(token))])[0].text if is_spelled else printable(token)
 
 
 def proven(

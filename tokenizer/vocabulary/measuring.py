@@ -24,7 +24,7 @@ class Measures(Printed, tuple[dict[str, Any], ...]):
         """Yields the rows, for people."""
         for row in self:
             label = "" if row["kind"] == "all" else f" {row['kind']} {row['label']}"
-            gain = "" if row["gain"] is None else f", {row['gain']:+.2%} against the one before"
+            gain = "" if row["gain"] is None else f", saves {row['gain']:.2%} against the one before"
             unknown = f", {row['unknown']:,} unknown" if row["unknown"] else ""
             gini = "".join(f", Gini by {kind} {value:.4f}" for kind, value in row.get("gini", {}).items())
             yield (

@@ -53,7 +53,7 @@ def prune(
         kept[token_id] = False
         n_left -= 1
     if size is not None and n_left != size:
-        raise ValueError(f"size must be in {n_left}..{n_before}, what can be left, got {size!r}")
+        raise ValueError(f"size, or --to: {size!r}: must be from {n_left}, which have to stay, to {n_before}, all")
     id_of = np.where(kept, np.cumsum(kept) - 1, -1)
     return proven("prune", tokenizer, rebuilt(tokenizer, id_of, {}), id_of, {}, word_counts)
 

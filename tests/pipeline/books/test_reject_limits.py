@@ -58,6 +58,8 @@ def test_damage_fails_unless_the_config_says_to_warn():
     with pytest.raises(ValueError, match=r"^22 files are damaged .* 5 % of") as caught:
         LossyFiles(InputConfig(), damaged).check()
     assert "'19' is damaged" in str(caught.value)
+    with pytest.raises(ValueError, match=r"if conversations are not where input\.messages_field says, correct that"):
+        LossyFiles(InputConfig(messages_field="messages"), damaged).check()
     (line,) = LossyFiles(InputConfig(paths=["corpus/*.txt"]), damaged[:1]).warnings()
     assert line.startswith("input file '0' is damaged")
     assert line.endswith("(bomb 1); found by 'corpus/*.txt'")

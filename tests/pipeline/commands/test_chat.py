@@ -37,6 +37,18 @@ def test_a_template_without_a_stop_token_is_bad(folder, capsys) -> None:
     assert "never" in said["renders a turn"]
 
 
+def test_the_form_of_arguments_that_a_template_shows_as_json_is_advised(folder, capsys) -> None:
+    calls = "{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}"
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}" + calls + "<|im_end|>\n{% endfor %}"
+    )
+    _, said = check(folder, capsys, template)
+    assert said["arguments of calls"].startswith("note give JSON in a text, or let the template write `| tojson`")
+    assert "{'of': 'sky'}" in said["arguments of calls"]
+    _, said = check(folder, capsys, template.replace("arguments }}", "arguments | tojson }}"))
+    assert said["arguments of calls"].startswith("note give objects: JSON in a text becomes '…")
+
+
 def test_data_is_counted_and_shown(folder, capsys) -> None:
     good = {"messages": [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so 🙂"}]}
     (folder / "data.jsonl").write_text("\n".join([json.dumps(good), json.dumps({"text": "x"}), json.dumps(good), ""]))

@@ -53,6 +53,7 @@ def test_extend_says_what_changes_and_writes_it(folder, tmp_path, capsys):
     planned = capsys.readouterr().out
     assert "280 ids before, 289 after" in planned
     assert "words to keep are cut as before" in planned
+    assert ", ' Tex'" in planned  # spelled ĠTex
     out = [tmp_path / "new.json", "--map", tmp_path / "map.npy", "--map", tmp_path / "map.parquet"]
     assert vocab(*words, "--json", "--out", *out) == 0
     report = json.loads(capsys.readouterr().out)
@@ -89,7 +90,7 @@ def test_mistakes_are_named_before_anything_is_written(folder, tmp_path, capsys)
     other.save(tmp_path / "other.json")
     words[1] = tmp_path / "other.json"
     assert vocab(*words) == 2
-    assert "holds other words than this tokenizer has: its normalizer is" in capsys.readouterr().err
+    assert "holds other words than this tokenizer has: normalizer" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -101,6 +102,10 @@ def test_prune_and_replace_write_maps_for_embeddings(folder, tmp_path, capsys):
     rows = pq.read_table(tmp_path / "map.parquet").to_pylist()
     assert sum(row["new_id"] < 0 for row in rows) == 10
     assert all(len(row["new_ids"]) > 1 for row in rows if row["new_id"] < 0)
+    assert vocab("prune", *words, "--to", "7", "--out", tmp_path / "none.json") == 2
+    assert "size, or --to: 7: must be from 257, which have to stay, to 280, all" in capsys.readouterr().err
+    assert vocab("measure", tmp_path / "pruned.json", folder / "old", "--counts", folder / "old") == 0
+    assert " bytes each, saves " in capsys.readouterr().out
     words = [folder / "old", "--counts", folder / "de", "--add", "5"]
     assert vocab("replace", *words, "--out", tmp_path / "replaced.json") == 0
     assert "280 ids before, 280 after" in capsys.readouterr().out

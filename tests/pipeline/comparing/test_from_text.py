@@ -156,7 +156,9 @@ def test_a_file_that_loses_what_would_fail_a_job_is_refused(tmp_path):
 
 def test_a_corpus_without_documents_is_refused(tmp_path):
     write(tmp_path / "a.jsonl", [{"other": "x"}])
-    with pytest.raises(ValueError, match="no document to compare tokenizers on; 1 rejected as missing_field"):
+    with pytest.raises(
+        ValueError, match="no document to compare tokenizers on; 1 rejected as missing_field; --text-field says"
+    ):
         corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
 
 

@@ -287,8 +287,10 @@ def test_what_is_no_output_of_this_version_is_refused(jobs, tmp_path) -> None:
     with pytest.raises(ValueError, match="has format 99, this TokenMill reads 4 and 5"):
         tokenmill.data.open(tmp_path / "out")
     (tmp_path / "parts").mkdir()
-    (tmp_path / "parts/parts.json").write_text("{}")
-    with pytest.raises(ValueError, match="is an output in parts; open one of its folders"):
+    (tmp_path / "parts/parts.json").write_text('{"parts": [{"folder": "train"}, {"folder": "test"}]}')
+    with pytest.raises(
+        ValueError, match=r"is an output in parts; open one of its folders: .*parts/train, .*parts/test"
+    ):
         tokenmill.data.open(tmp_path / "parts")
     with pytest.raises(ValueError, match="has no rows in the format 'mds'; it has parquet, arrow, memmap, megatron"):
         tokenmill.data.open(jobs["documents"].output, format="mds")

@@ -183,7 +183,7 @@ def test_a_state_of_something_else_is_refused(change: dict, message: str) -> Non
 
 def test_options_that_have_no_meaning_are_refused() -> None:
     for options in ({"batch_size": 0}, {"rank": 1}, {"world_size": 0}, {"rank": -1}, {"seed": -1}):
-        with pytest.raises(ValueError, match=r"no batches of|no order of"):
+        with pytest.raises(ValueError, match=r"batch_size must be at least 1, and rank from 0 to|no order of"):
             Samples(Numbers(5), **{"batch_size": 1, **options})
     with pytest.raises(ValueError, match="has no rows"):
         Samples(Numbers(0), 1)

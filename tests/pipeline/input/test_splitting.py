@@ -310,6 +310,7 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
             "is of a format that is read by another name, not csv: end its name with .parquet",
         ),
         ("a.txt", b"\x89PNG\r\n", "is a picture, a sound or a program, not text: it has no text to read"),
+        ("a.bin", b"\0\1", "is of token ids, which is not read: read the texts that they were made of"),
         ("a.parquet", gzip.compress(b"PAR1"), "is parquet compressed with gzip as a whole"),
         ("a.nothing", b"text", r"is of unknown format: set input.format .*, or end its name with one of .jsonl"),
     ],
