@@ -77,12 +77,10 @@ def open_piece(piece: Piece) -> BinaryIO:
     A local one must be as it was when the job was planned. A store would have to be asked once more for each file.
     """
     check_unchanged(piece)
-    path = split_path(piece.path)[0]
     try:
         return open_file(piece.path, piece.version)
     except FileNotFoundError as error:
-        path = piece.path
-        raise OSError(f"{path!r} has gone since the job was planned; put it back") from error
+        raise _has_gone(piece.path) from error
 
 
 def is_file(path: str) -> bool:
@@ -97,11 +95,22 @@ def is_file(path: str) -> bool:
 
 
 def check_unchanged(piece: Piece) -> None:
-    """Raises an OSError if a local file is not as it was when the job was planned."""
+    """Raises an OSError if a local file is not as it was when the job was planned.
+
+    Without this a pipe that has taken its place would be waited for without end.
+    """
     path = split_path(piece.path)[0]
-    found = storage.find(path) if piece.version and not storage.is_remote(path) else None
-    if found is not None and found.version != piece.version:
+    if not piece.version or storage.is_remote(path):
+        return
+    there = storage.find(path)
+    if there is None:
+        raise _has_gone(path)
+    if there.version != piece.version:
         raise OSError(f"{path!r} has changed since the job was planned; go on with --resume once it no longer changes")
+
+
+def _has_gone(path: str) -> OSError:
+    return OSError(f"{path!r} has gone since the job was planned, or is no file any more; put it back")
 
 
 def open_file(path: str, version: str) -> BinaryIO:

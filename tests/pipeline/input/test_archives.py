@@ -321,12 +321,17 @@ assert first.read() == b"a" * 199_990
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
 
 
-def test_a_file_that_is_gone_is_named_with_what_to_do(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
-    config = InputConfig(paths=[str(tmp_path / "a.jsonl")])
+@pytest.mark.parametrize("replace", [lambda path: None, os.mkdir, os.mkfifo])
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_file_that_is_gone_is_named_with_what_to_do(replace, n, tmp_path):
+    """A pipe in its place was waited for without end; two small files are read by other code than one."""
+    for name in ("a", "b")[:n]:
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "a"}\n')
+    config = InputConfig(paths=[str(tmp_path / "*.jsonl")])
     (split,) = plan_splits(config, "salt")
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(OSError, match=r"a\.jsonl' has gone since the job was planned; put it back"):
+    replace(tmp_path / "a.jsonl")
+    with pytest.raises(OSError, match=r"a\.jsonl' has gone since the job was planned, or is no file any more; put it"):
         [*read_split(split, config)]
 
 
