@@ -3,9 +3,12 @@
 
 import dataclasses
 import functools
+import hashlib
+import io
 import os
 import re
 import uuid
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Literal, cast
@@ -41,6 +44,9 @@ _WRITTEN = RowTypeConstraint.from_fields(
 )
 _RENAMES = 16
 """So many files get their final names at a time."""
+
+_folders: weakref.WeakKeyDictionary[beam.Pipeline, set[str]] = weakref.WeakKeyDictionary()
+"""Where the steps of each pipeline write to: each of two in one folder would remove the shards of the other."""
 
 _SHARD = re.compile(r"tokens-\d+-of-\d+\.")
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
@@ -115,6 +121,13 @@ class WriteShards(RowTransform):
 
     def _make(self, batches: PCollection[pa.RecordBatch], pcoll: PCollection[Any]) -> PCollection[Any]:
         _earlier_files(self._output, self._n_shards)
+        folders, folder = _folders.setdefault(pcoll.pipeline, set()), storage.identity(self._output.path)
+        if folder in folders:
+            raise ValueError(
+                f"WriteShards: another step of this pipeline writes to {self._output.path!r}; choose another folder, "
+                "or join the rows by beam.Flatten"
+            )
+        folders.add(folder)
         declared_types.check_global(pcoll, "WriteShards")
         deal = beam.FlatMap(_dealt, self._n_shards).with_output_types(Tuple[int, pa.RecordBatch])
         numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
@@ -150,19 +163,28 @@ def _publish(files: Sequence[tuple[str, Any]], output: OutputConfig, n_shards: i
     Files of an earlier run are removed before the first is renamed. A runner may repeat this: what is renamed stays.
 
     Raises:
-      OSError: if a file is neither under its temporary nor under its final name, before anything is removed.
+      OSError: if a file is neither under its temporary nor under its final name, or another is there, before anything
+        is removed.
     """
     earlier = [storage.join(output.path, name) for name in _earlier_files(output, n_shards)]
     staged = [(path, row) for path, row in files if storage.exists(path)]
-    renamed = {row.file for path, row in files} - {row.file for _, row in staged}
-    if lost := sorted(renamed.difference(earlier)):
-        raise FileNotFoundError(f"WriteShards: {lost[0]!r} was removed while others were written; run it again alone")
-    for path in {*earlier} - renamed - {path for path, _ in staged}:
+    left = {path for path, _ in staged}
+    renamed = {row.file: row.sha256 for path, row in files if path not in left}
+    if lost := [path for path, sha256 in renamed.items() if path not in earlier or _checksum(path) != sha256]:
+        raise FileNotFoundError(
+            f"WriteShards: {lost[0]!r} was removed or replaced while others were written; run it again alone"
+        )
+    for path in {*earlier} - {*renamed} - left:
         storage.delete(path)
     with ThreadPoolExecutor(_RENAMES) as pool:  # an object store copies each
         for _ in pool.map(lambda each: storage.rename(each[0], each[1].file), staged):
             pass
     return [row for _, row in sorted(files, key=lambda each: each[1].file)]
+
+
+def _checksum(path: str) -> str:
+    with storage.open_read(path) as file:
+        return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
 
 def _rows_of(rows: list[Any]) -> Iterator[Any]:

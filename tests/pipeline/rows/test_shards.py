@@ -3,6 +3,7 @@
 
 import json
 import typing
+from hashlib import sha256
 from pathlib import Path
 
 import apache_beam as beam
@@ -135,7 +136,7 @@ def test_the_last_step_may_be_repeated_wherever_it_was_interrupted(tokenizer, tm
             (tmp_path / name).write_text("earlier")
             staged = tmp_path / f"{name}.{'a' * 32}.tmp"
             staged.write_text(name)
-            files.append((str(staged), beam.Row(file=str(tmp_path / name), rows=1)))
+            files.append((str(staged), beam.Row(file=str(tmp_path / name), sha256=sha256(name.encode()).hexdigest())))
         return files
 
     def content():
@@ -164,9 +165,25 @@ def test_the_last_step_may_be_repeated_wherever_it_was_interrupted(tokenizer, tm
     files = stage()
     for path in (files[1][0], files[1][1].file):
         shards.storage.delete(path)
-    with pytest.raises(FileNotFoundError, match=r"00001-of-00003\.parquet' was removed while others were written"):
+    with pytest.raises(FileNotFoundError, match=r"00001-of-00003\.parquet' was removed or replaced while others were"):
         shards._publish(files, output, 3)
     assert content()[names[0]] == "earlier"
+
+
+def test_two_steps_never_write_to_one_folder(tokenizer, tmp_path):
+    """Each removes what the other has written; rows of the second named files of the first, with other checksums."""
+    rows = beam.Pipeline() | beam.Create([{"input_ids": [1]}])
+    for path in ("a", "b"):
+        rows | path >> WriteShards(str(tmp_path / path), tokenizer)
+    with pytest.raises(ValueError, match=r"another step of this pipeline writes to '.*/b'; choose another folder"):
+        rows | "again" >> WriteShards(f"{tmp_path}/a/../b", tokenizer)
+    of_another = str(tmp_path / "tokens-00000-of-00001.parquet")
+    (tmp_path / "tokens-00000-of-00001.parquet").write_text("of another pipeline")
+    files = [(f"{of_another}.tmp", beam.Row(file=of_another, sha256=sha256(b"mine").hexdigest()))]
+    with pytest.raises(
+        FileNotFoundError, match="was removed or replaced while others were written; run it again alone"
+    ):
+        shards._publish(files, WriteShards(str(tmp_path), tokenizer)._output, 1)
 
 
 @pytest.mark.parametrize("kind", ["rows", "batches"])
