@@ -21,7 +21,8 @@ from tokenmill.tokenizer import decoders, normalizers, post_processors, pre_toke
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.formats.json_node import Node
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenmill.tokenizer.models.vocabulary import ScoredTokens
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Tokens, Vocabulary
 
 REQUIRED = object()
 _MAX_PARTS = 256
@@ -126,9 +127,52 @@ def write(component: Any, table: Table) -> dict[str, Any] | None:
 
 
 def write_fields(component: Any, spec: Spec) -> dict[str, Any]:
-    """Returns the fields of a component as JSON."""
+    """Returns the fields of a component as JSON, except for the columns of a model; see `is_column`."""
     written = [(field, field.write(getattr(component, field.attribute, component))) for field in spec.fields]
     return {field.json: value for field, value in written if not field.is_own or value != field.default}
+
+
+# Columns of a model. For the 262,144 entries of Gemma 3 lists take 0.9 s and 175 MiB, these functions 0.5 s and 106.
+
+
+def is_column(value: Any) -> bool:
+    """Returns whether a value is a vocabulary or merges in columns."""
+    return isinstance(value, Vocabulary | MergesOfIds)
+
+
+def listed(column: Any) -> Any:
+    """Returns a column as JSON: a vocabulary in the order of its ids."""
+    return list(column) if isinstance(column, MergesOfIds) else dict(sorted(column.items(), key=lambda item: item[1]))
+
+
+def column_text(column: Any) -> str:
+    """Returns the text of `json.dumps(listed(column), ensure_ascii=False, separators=(",", ":"))`."""
+    vocab: Vocabulary = column.vocab if isinstance(column, MergesOfIds) else column
+    tokens, texts = vocab.tokens, np.arange(len(vocab))
+    is_special = np.isin(tokens.values[: tokens.n_bytes], _ESCAPED)
+    special = np.unique(np.searchsorted(tokens.offsets, np.flatnonzero(is_special), "right") - 1)
+    escaped = [json.dumps(token, ensure_ascii=False)[1:-1] for token in tokens.take(special)]
+    texts[special] = len(vocab) + np.arange(special.size)
+    order = np.argsort(vocab.ids, kind="stable")
+    around: tuple[str, ...]
+    if isinstance(column, MergesOfIds):
+        text_of = np.zeros(int(vocab.ids.max(initial=0)) + 1, np.int64)
+        text_of[vocab.ids] = texts
+        parts, numbers = (text_of[column.ids.lefts], text_of[column.ids.rights]), list[str]()
+        around, outside = ('["', '","', '"],'), "[]"
+    else:
+        numbers, around, outside = [*map(str, vocab.ids[order].tolist())], ('"', '":', ","), "{}"
+        parts = texts[order], len(vocab) + len(escaped) + np.arange(len(numbers))
+    pool = Tokens.joined([tokens, Tokens.of([*escaped, *numbers, *around])])
+    pieces = np.empty((parts[0].size, 5), np.int64)
+    pieces[:, 1], pieces[:, 3] = parts
+    pieces[:, ::2] = len(pool) - len(around) + np.arange(len(around))
+    text = pool.take(pieces.ravel())
+    return outside[0] + text.values[: text.n_bytes].tobytes().decode()[:-1] + outside[1]
+
+
+_ESCAPED = np.array([*range(0x20), *b'"\\'], np.uint8)
+"""The bytes that JSON spells otherwise in a string."""
 
 
 # Values by their types.
@@ -214,7 +258,7 @@ _WRITERS: dict[Any, Callable[[Any], Any]] = {
     bytes: lambda value: base64.b64encode(value).decode(),
     tuple[str, ...]: list,
     tuple[str, int]: list,
-    Mapping[str, int]: lambda vocab: dict(sorted(vocab.items(), key=lambda item: item[1])),
+    Mapping[str, int]: Vocabulary.of,
     tuple[post_processors.TemplatePiece, ...]: _write_template,
     Mapping[str, post_processors.SpecialToken]: _write_special_tokens,
 }
@@ -432,7 +476,7 @@ MODELS: dict[str, Spec] = {
         BPE,
         "dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback ignore_merges vocab "
         "merges merge_ranks",
-        merges=Field("merges", "merges", _read_merges, list),
+        merges=Field("merges", "merges", _read_merges, lambda merges: merges if is_column(merges) else list(merges)),
         merge_ranks=_integers("merge_ranks"),
     ),
     "Unigram": _spec(

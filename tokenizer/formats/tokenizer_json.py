@@ -152,9 +152,18 @@ def write(parts: Parts, pretty: bool) -> str:
     }
     splits = isinstance(parts.model, Unigram) and parts.model.splits_at_spaces
     fields = with_hf_steps(fields, splits)
-    layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
-    # The lists and dicts were made here, so none contains itself; checking that would take half of the time.
-    return json.dumps(fields, ensure_ascii=False, check_circular=False, **layout)
+    if pretty:
+        return json.dumps(fields, ensure_ascii=False, indent=2, default=components.listed)
+    return _text(fields)
+
+
+def _text(value: Any) -> str:
+    """Returns the shortest JSON of a value; columns are in it as they are, or in an object."""
+    if components.is_column(value):
+        return components.column_text(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_text(name)}:{_text(each)}" for name, each in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple[dict[str, Any], dict[str, Any]]:

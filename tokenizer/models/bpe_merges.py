@@ -32,14 +32,14 @@ class MergesOfIds(Lazy[tuple[str, str]]):
     """
 
     def __init__(self, merges: Merges, vocab: Vocabulary, prefix: str = "") -> None:
-        self.ids, self._vocab, self._prefix = merges, vocab, prefix
+        self.ids, self.vocab, self._prefix = merges, vocab, prefix
 
     def are_of(self, vocab: Mapping[str, int], prefix: str) -> bool:
         """Whether the stored ids are those of a vocabulary, and the products those with this continuing prefix."""
-        return self._vocab is vocab and self._prefix == prefix
+        return self.vocab is vocab and self._prefix == prefix
 
     def _make(self) -> list[tuple[str, str]]:
-        token_of = dict(zip(self._vocab.ids.tolist(), self._vocab.tokens, strict=True))
+        token_of = dict(zip(self.vocab.ids.tolist(), self.vocab.tokens, strict=True))
         columns = (map(token_of.__getitem__, ids.tolist()) for ids in (self.ids.lefts, self.ids.rights))
         return list(zip(*columns, strict=True))
 

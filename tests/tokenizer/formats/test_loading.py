@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tokenmill.tokenizer import Tokenizer, TokenizerFileError
+from tests.strategies import texts
+from tokenmill.tokenizer import BPE, Tokenizer, TokenizerFileError
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "玫", "\u2028"]
 
@@ -151,3 +154,19 @@ def test_a_vocabulary_beside_a_tokenizer_that_differs_is_told(tmp_path: Path) ->
         found = " ".join(Tokenizer.from_file(tmp_path).assumptions)
         assert said in found
         assert bool(said) == bool(found)
+
+
+@given(st.lists(texts(8).filter(bool), min_size=1, unique=True), st.randoms(use_true_random=False))
+def test_columns_are_written_as_lists_would_be(tokens: list[str], random: Any) -> None:
+    ids = random.sample(range(3 * len(tokens)), len(tokens))
+    vocab = {}
+    for token, i in zip(tokens, ids, strict=True):
+        vocab |= {token: i, token + tokens[0]: 3 * len(tokens) + i}
+    vocab = dict(sorted(vocab.items(), key=lambda item: random.random()))
+    merges = [(token, tokens[0]) for token in tokens if vocab[token + tokens[0]] >= 3 * len(tokens)]
+    tokenizer = Tokenizer(model=BPE({**vocab}, merges))
+    text = tokenizer.to_str()
+    assert text == json.dumps(json.loads(tokenizer.to_str(pretty=True)), ensure_ascii=False, separators=(",", ":"))
+    model = json.loads(text)["model"]
+    assert [*model["vocab"].items()] == sorted(vocab.items(), key=lambda item: item[1])
+    assert model["merges"] == [list(merge) for merge in merges]
