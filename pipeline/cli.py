@@ -145,7 +145,7 @@ def _add_parsers(commands: Any) -> None:
     """Adds the commands for what editors and shells ask: what may be in a config, and a script by shtab."""
     schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors, or of stats.json")
     schema.add_argument("file", nargs="?", choices=["config", "stats"], default="config", help="of which file (config)")
-    set_command(schema, _schema, "it, as ever,")
+    set_command(schema, _schema, "the schema, as by default,")
 
     completion = commands.add_parser(
         "completion",

@@ -127,7 +127,7 @@ class TrainConfig(Section):
     initial_alphabet: list[NonEmpty] | None = None
     """Characters to keep even if they do not occur."""
     max_token_length: Positive | None = None
-    """bpe: longer tokens are not made."""
+    """bpe, byte_level_bpe: longer tokens are not made."""
     byte_fallback: bool | None = None
     """bpe, unigram, char: unknown characters are encoded as bytes, `<0x00>` to `<0xFF>` in the vocabulary."""
     character_coverage: Annotated[float, Field(gt=0, le=1)] | None = None

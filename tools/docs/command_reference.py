@@ -6,7 +6,7 @@ argparse's own help is not used: its layout depends on the width of the terminal
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tokenmill.pipeline.cli import EXAMPLES, parser
 from tokenmill.pipeline.commands.arguments import commands_of
@@ -26,7 +26,13 @@ Options must be written out. What follows `--` goes to Beam: `tokenmill run my.y
 
 The summary, rows, the schema and what `verify` finds go to stdout. Progress, warnings and errors go to stderr.
 [Exit codes](errors.md#exit-codes) say how a command ended.
+
+Every command also has `--quiet`, which prints warnings and errors only, and what `--json` asks for; or `--verbose`,
+which shows tracebacks of errors, and Beam's log.
 """
+
+_LEFT_OUT = {"--quiet", "--verbose"}
+"""Options that the head of the page describes."""
 
 _NOT_RUN = {
     "workers": "it serves until it is stopped",
@@ -46,12 +52,14 @@ def page() -> str:
         "",
         "`tokenmill --version` prints the version; `--help`, after a command too, prints a short form of this page.",
     ]
+    tables: dict[str, str] = {}
     for name, command, words in found:
-        lines += ["", f"## tokenmill {name}", "", *_entry(name, command, words)]
+        lines += ["", f"## tokenmill {name}", "", *_entry(name, command, words, tables)]
     return "\n".join(lines) + "\n"
 
 
-def _entry(name: str, command: argparse.ArgumentParser, words: str) -> Iterator[str]:
+def _entry(name: str, command: argparse.ArgumentParser, words: str, tables: dict[str, str]) -> Iterator[str]:
+    """Yields the lines about a command; tables: the commands before it, by their tables, which are not repeated."""
     yield _cell(command.description or words)
     yield ""
     yield from ([f"<!-- not run: {_NOT_RUN[name]} -->"] if name in _NOT_RUN else [])
@@ -63,16 +71,22 @@ def _entry(name: str, command: argparse.ArgumentParser, words: str) -> Iterator[
         return
     yield ""
     yield "```text"
-    yield command.usage or " ".join(["tokenmill", name, *map(_usage, actions)])
+    actions = [action for action in actions if not _LEFT_OUT & {*action.option_strings}]
+    usage = command.usage or " ".join(["tokenmill", name, *map(_usage, actions)])
+    yield usage.replace(" [--quiet] [--verbose]", "")
     yield "```"
-    if not actions:
-        return
-    exclusive = {id(a): group for group in command._mutually_exclusive_groups for a in group._group_actions}
+    table = "\n".join(_table(command, actions))
+    first = tables.setdefault(table, name)
     yield ""
+    yield table if first == name else f"Its arguments are those of [`{first}`](#tokenmill-{first.replace(' ', '-')})."
+
+
+def _table(command: argparse.ArgumentParser, actions: Sequence[argparse.Action]) -> Iterator[str]:
+    exclusive = {id(a): group for group in command._mutually_exclusive_groups for a in group._group_actions}
     yield "| argument | default | |"
     yield "|---|---|---|"
     for action in actions:
-        help_ = _cell(action.help or "")
+        help_ = _cell(_without_default(action.help or "", action.default))
         if action.choices is not None:
             help_ += " One of " + ", ".join(f"`{choice}`" for choice in action.choices) + "."
         if id(action) in exclusive:
@@ -105,7 +119,17 @@ def _default(action: argparse.Action) -> str:
     return f"`{action.default}`"
 
 
+def _without_default(text: str, default: object) -> str:
+    """Returns a help text without the default in parentheses, which has a column of its own: `how many rows (5)`."""
+    words, _, value = text.removesuffix(")").rpartition(" (")
+    is_default = text.endswith(")") and value in (str(default), str(default).removesuffix(".0"))
+    return words if is_default else text
+
+
 def _cell(text: str) -> str:
     """Returns a text as a sentence in Markdown: with a capital, a full stop, and `|` and `*` escaped."""
     words = re.sub(r"\s+", " ", text).replace("|", "\\|").replace("*", "\\*")
-    return words and words[0].upper() + words[1:] + ("" if words.endswith((".", ")")) else ".")
+    begins_with_a_file = "." in words.partition(" ")[0].rstrip(".,")
+    return words and (words if begins_with_a_file else words[0].upper() + words[1:]) + (
+        "" if words.endswith((".", ")")) else "."
+    )
