@@ -148,7 +148,7 @@ class Request:
             for warning in gone:
                 say(f"warning: {warning}")
             if not self.quiet:
-                say(f"{self.job}: {_amount(plan)}, {settings}", display.seen(sys.stderr))
+                say(f"{plan.name}: {_amount(plan)}, {settings}", display.seen(sys.stderr))
             pipeline = beam.Pipeline(runner=runner, options=options)
             jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
             if settings.in_process:

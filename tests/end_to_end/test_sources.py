@@ -56,8 +56,10 @@ def test_a_job_from_plan_to_proof(make, capsys):
     job = make()
     assert job.run("plan") == 0
     assert job.run("run", "--workers", "1") == 0
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
     assert "wiki" in printed
+    assert "tokenmill: tokenize: " in told
+    assert "tokenize: done" in printed  # one name from beginning to end
     manifest = job.manifest()
     read = manifest["by_source"]
     assert {name: each["n_documents"] for name, each in read.items()} == {
