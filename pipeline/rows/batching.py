@@ -126,7 +126,9 @@ class RowTransform(FallibleTransform):
         failing = typehints.Any if elements_of.are_batches(kind) else kind
         if work.fields is not None:
             if errors is None:
-                outputs = outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
+                # If the next step has `process_batch`, as `WriteToParquet` of rows does, Beam 2.77 flushes its batch
+                # before it calls `finish_bundle` of ours, and drops what that yields. A step between prevents it.
+                outputs = outputs | "Deal" >> beam.Map(elements_of.itself).with_output_types(made)
             return self._results(pcoll, outputs, made, failing)
         good = outputs | "Good" >> beam.Filter(_is_good).with_output_types(pa.RecordBatch)
         results = self._make(good, pcoll)
@@ -143,15 +145,6 @@ class RowTransform(FallibleTransform):
           pcoll: the input of the step.
         """
         raise NotImplementedError
-
-
-def _as_it_is(element: _Made) -> _Made:
-    """Returns its argument, and so keeps elements from being lost that a DoFn yields in `finish_bundle`.
-
-    If the next step has `process_batch`, as `WriteToParquet` of rows does, Beam 2.77 flushes its batch before
-    `finish_bundle` is called, and drops later elements without an error. With this step between the two it does not.
-    """
-    return element
 
 
 def _is_failed(output: Any) -> bool:

@@ -39,7 +39,7 @@ _RUN_UNITS = 64
 
 _OF_SPLIT = beam.DoFn.RestrictionParam()
 
-_OF_JOBS = ("keep_fields", *LIMITS)
+_OF_JOBS = ("keep_fields", "sources", *LIMITS)
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])
 
 
@@ -81,9 +81,9 @@ class ReadCorpus(FallibleTransform):
         super().__init__()
         several = paths if isinstance(paths, list | tuple) else [paths]
         texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in several]
-        self._input = section(InputConfig, "input", {**options, "paths": texts}, "ReadCorpus")
         if of_jobs := [name for name in _OF_JOBS if name in options]:
             raise ValueError(f"ReadCorpus: {', '.join(of_jobs)}: for jobs only, here without effect; remove it")
+        self._input = section(InputConfig, "input", {**options, "paths": texts}, "ReadCorpus")
         self._as_batches = as_batches
         for path in self._input.paths if validate else ():
             _find_one(path, self._input)

@@ -68,6 +68,7 @@ def test_long_texts_become_several_rows(inline, tokenizer):
             r"^TrainVocabulary: tokenizer\.train: 'bpe': must be a section with the keys",
         ),
         (lambda _: CountWords(train={"rule": 1}), r"^CountWords: tokenizer\.train\.rule: 1: allowed: frequency, "),
+        (lambda _: ReadCorpus([], sources={"web": {"paths": ["a"]}}), "^ReadCorpus: sources: for jobs only"),
         (lambda _: ReadCorpus(5), r"^ReadCorpus: input\.paths\.0: 5: must be text"),
         (lambda t: WriteShards("", t), r"^WriteShards: output\.path: '': must not be empty$"),
         (lambda t: WriteShards("out", t, id_column=""), "WriteShards: the name of a field must be text, and not empty"),
