@@ -92,8 +92,8 @@ class Composition:
         old = self.__dict__.get(name)
         object.__setattr__(self, name, tuple(value) if name == "added_tokens" else value)
         if name in _ROWS:
-            self.__dict__.pop("_text", None)
-            self.__dict__.pop("_templates", None)
+            for derived in ("_text", "digest", "_templates"):
+                self.__dict__.pop(derived, None)
         if name not in _PARTS or not self._is_made:
             return
         try:

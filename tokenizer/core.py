@@ -282,7 +282,7 @@ class Tokenizer(Encoder, Decoder, Trainable):
 
         return saving.contents(self.parts, Path(name))
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of `to_str()` and the Unicode versions, hexadecimal. Tokenizers with equal digests give equal ids."""
         versions = repr(sorted(unicode_data.UNICODE_VERSIONS.items()))

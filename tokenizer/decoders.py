@@ -432,11 +432,15 @@ class Sequence(Decoder):
           row.
         """
         steps = self._steps
-        if steps and (steps.stripped or isinstance(steps.reader, ByteFallback)):
-            unstripped = (self._unstripped(steps, t, first=first) for t in tokens for first in (True, False))
-            if not all(unstripped):
-                return None
-        return super().token_texts(tokens)
+        if steps is None:
+            return None
+        later = [self._unstripped(steps, token, first=False) for token in tokens]
+        first = later
+        if not all(isinstance(edit, Replace | Strip) for edit in steps.edits):
+            first = [self._unstripped(steps, token, first=True) for token in tokens]
+        if (steps.stripped or isinstance(steps.reader, ByteFallback)) and not (all(first) and all(later)):
+            return None
+        return TokenTexts([text.removeprefix(steps.stripped) for text in first] if steps.stripped else first, later)
 
     def decode_chain(self, tokens: Strings) -> list[str]:
         pieces = list(tokens)

@@ -71,7 +71,11 @@ def check_added_tokens(model: Any, added_tokens: Sequence[AddedToken]) -> None:
     if not added_tokens:
         return
     vocab = vocab_of(model)
-    own = [vocab.find_one(token.content) for token in added_tokens]
+    contents = [token.content for token in added_tokens]
+    try:  # Gemma has 6,414
+        own = vocab.find(contents).tolist()
+    except ValueError:  # one is no text
+        own = [vocab.find_one(content) for content in contents]
     for token, token_id in zip(added_tokens, own, strict=True):
         if token_id not in (-1, token.id):
             raise ValueError(f"added token {token.content!r} has id {token.id}, but the vocabulary gives it {token_id}")
