@@ -92,12 +92,14 @@ def _show(options: argparse.Namespace) -> int:
 
 def _describe(artifact: "CountsArtifact") -> list[str]:
     """Returns lines that say what counts contain."""
+    from tokenmill.pipeline.counting.words import preset
+
     report = artifact.report
     totals, pruned, words = report["totals"], report["pruned"], artifact.words
     lines = [
         f"digest           {artifact.digest}",
         f"normalizer       {_type_of(words['normalizer'])}",
-        f"pre-tokenizer    {_type_of(words['pre_tokenizer'])}",
+        f"pre-tokenizer    {preset(words['pre_tokenizer']) or _type_of(words['pre_tokenizer'])}",
         f"documents        {totals['n_documents']:,}",
         f"bytes of text    {totals['n_text_bytes']:,}",
         f"characters       {totals['n_chars']:,}, {report['alphabet']['rows']:,} distinct in words",

@@ -59,7 +59,7 @@ def add_parsers(commands: Any) -> None:
 
     replace = _add_change(
         actions, "replace", "put new entries in place of unused ones; all other ids stay",
-        "Gives the ids of entries that no counted word uses, and no merge needs, to entries as of extend.",
+        "Gives the ids of entries that no counted word uses, and no merge needs, to new ones, learned as extend does.",
     )  # fmt: skip
     _add_learned(replace, "replace")
 
@@ -122,8 +122,9 @@ def _add_others(actions: Any) -> None:
 
     measure = _action(
         actions, "measure", _measure, "bytes per token of tokenizers on the same words, and what a larger one saves",
-        "Cuts counted words, best of text that no vocabulary was trained on, by each TOKENIZER: tokens, bytes per "
-        "token, what each saves against the one before, by label, and the Gini coefficient over labels.", "all numbers",
+        "Cuts counted words by each TOKENIZER and prints tokens, bytes per token, what each saves against the one "
+        "before, by label, and the Gini coefficient over labels. Count text that no vocabulary was trained on.",
+        "all numbers",
     )  # fmt: skip
     measure.add_argument("others", type=tokenizer_path, nargs="*", metavar="TOKENIZER", help="others, by size")
     measure.add_argument(

@@ -252,7 +252,19 @@ def _line(details: ErrorDetails) -> str:
     expected = _EXPECTED.get(kind, "").format(**context) or details["msg"].lower()
     if value is None:
         expected = f"{expected.partition(';')[0]}; leave the key out for its default"
-    return f"{path}: {_short(value)}: {expected}"
+    return f"{path}: {_short(value)}: {expected}{_number_meant(value) if kind in ('int_type', 'float_type') else ''}"
+
+
+def _number_meant(value: Any) -> str:
+    """Returns the end of a message that says which number a text such as '32MB' or '1%' means; or ''."""
+    match = (
+        re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([%kmg]?)(i?)b?", value.lower()) if type(value) is str else None
+    )
+    if match is None:
+        return ""
+    number, unit, is_binary = match.groups()
+    factor = 0.01 if unit == "%" else (1024 if is_binary else 1000) ** " kmg".index(unit or " ")
+    return f"; write {float(number) * factor:.15g}"
 
 
 _EXPECTED = {

@@ -26,11 +26,14 @@ def differences(words: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _named(component: Any) -> str:
-    """Returns the name that `tokenizer.train.pre_tokenizer` has for a component, else its JSON."""
-    for name in get_args(PreTokenizerName):
-        if describe_words(Tokenizer.untrained("none", name).to_str())["pre_tokenizer"] == component:
-            return name
-    return json.dumps(component, ensure_ascii=False)[:300]
+    return preset(component) or json.dumps(component, ensure_ascii=False)[:300]
+
+
+def preset(component: Any) -> str:
+    """Returns the name that `tokenizer.train.pre_tokenizer` has for a component of `describe_words`; "" for none."""
+    names = get_args(PreTokenizerName)
+    made = (describe_words(Tokenizer.untrained("none", name).to_str())["pre_tokenizer"] for name in names)
+    return next((name for name, each in zip(names, made, strict=True) if each == component), "")
 
 
 def deciding(words: Mapping[str, Any]) -> dict[str, Any]:

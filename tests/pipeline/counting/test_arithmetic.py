@@ -15,7 +15,7 @@ from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.counting.arithmetic import Term, check_terms, merge, subtract, weighted, weights_of
 from tokenmill.pipeline.counting.counts import PartitionWriter, Pruning, open_counts
 from tokenmill.pipeline.counting.partitions import partitions_of
-from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.counting.words import describe_words, differences, preset
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.tokenizer import Tokenizer
 
@@ -181,3 +181,12 @@ def test_nothing_becomes_negative(tmp_path):
     pruned = write(tmp_path / "d", A, bound=1)
     with pytest.raises(ValueError, match="counts that were pruned cannot be subtracted"):
         subtract(a, pruned, str(tmp_path / "nor that"))
+
+
+def test_words_are_named_as_a_config_names_them():
+    names = ("bert", "qwen", "none")
+    words = {name: describe_words(Tokenizer.untrained("none", name).to_str()) for name in names}
+    assert [preset(words[name]["pre_tokenizer"]) for name in names] == [*names]
+    assert preset({"type": "Other"}) == ""
+    assert differences(words["qwen"], words["none"]) == "pre_tokenizer qwen, not none"
+    assert differences(words["qwen"], words["qwen"]) == ""
