@@ -20,6 +20,8 @@ def explain(error: BaseException, output: str = "") -> str:
     name = type(error).__name__
     if name in ("_MultiThreadedRendezvous", "_InactiveRpcError"):  # gRPC's, whose text has many lines
         return f"the runner or its job server cannot be reached: {error.details()}"  # type: ignore[attr-defined]
+    if name == "FutureTimeoutError":  # gRPC's, without a text
+        return "no job server answers at --job_endpoint; correct it, or wait longer by --job_server_timeout=SECONDS"
     text = str(error)
     if "Traceback (most recent call last):" in text:
         last = text.rpartition("Traceback (most recent call last):\n")[2].rstrip()

@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import difflib
 import importlib
+import importlib.util
 import os
 import typing
 from collections.abc import Iterator, Sequence
@@ -172,8 +173,11 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
     from apache_beam.options.pipeline_options import PipelineOptions
 
     if settings.name is not None:
+        args = [*settings.beam_args]
+        if importlib.util.find_spec("pip") is None:  # by which Beam lists what is installed; else it warns
+            args.append("--experiments=disable_logging_submission_environment")
         # Always with a list: without one Beam would parse sys.argv.
-        yield settings.name, PipelineOptions(list(settings.beam_args))
+        yield settings.name, PipelineOptions(args)
         return
 
     options = PipelineOptions(

@@ -8,7 +8,9 @@ import textwrap
 from pathlib import Path
 
 import apache_beam as beam
+import grpc
 import pytest
+from apache_beam.options.pipeline_options import DebugOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 from tokenmill.pipeline.books.quantities import BooksError
@@ -94,6 +96,15 @@ def test_other_runners_get_the_options_as_they_are():
     with open_runner(settings) as (runner, options):
         assert runner == "PortableRunner"
         assert options.get_all_options(drop_default=True)["job_endpoint"] == "localhost:1"
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_beam_lists_no_packages_where_there_is_no_pip(has_pip, monkeypatch):
+    """As in an environment made by uv: "No module named pip", and a warning of a list that nobody needs."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: "found" if name != "pip" or has_pip else None)
+    with open_runner(choose_runner(["--runner=PortableRunner", "--experiments=mine"])) as (_, options):
+        experiments = options.view_as(DebugOptions).experiments
+    assert experiments == ["mine"] + ["disable_logging_submission_environment"] * (not has_pip)
 
 
 def _describe_worker(number):
@@ -214,6 +225,10 @@ def run_in_processes():
         (BooksError("1 != 2"), "1 != 2"),
         (PermissionError(13, "denied", "x"), "[Errno 13] denied: 'x'"),
         (ZeroDivisionError(), "ZeroDivisionError"),
+        (
+            grpc.FutureTimeoutError(),
+            "no job server answers at --job_endpoint; correct it, or wait longer by --job_server_timeout=SECONDS",
+        ),
         (RuntimeError("FileNotFoundError: [Errno 2] no: 'x' [while running 'A']"), "[Errno 2] no: 'x'"),
         (
             RuntimeError(
