@@ -105,3 +105,10 @@ def test_added_tokens_whose_ids_contradict_the_vocabulary_have_those_of_hf(token
         assert ours.encode(" ".join(["ab", *new, "b"])).ids == theirs.encode(" ".join(["ab", *new, "b"])).ids
         assert "as in HF tokenizers, not" in ours.explain()
     assert all(f"{content!r} has id {i}, as" not in ours.explain() for content, i in tokens if content in TOKENS)
+
+
+def test_null_is_the_default_of_a_flag() -> None:
+    fields = json.loads(file_of("BPE", None, {"type": "Metaspace", "replacement": "▁", "add_prefix_space": None}))
+    fields["model"] |= dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"))
+    ours, theirs = (kind.from_str(json.dumps(fields)) for kind in (Tokenizer, hf.Tokenizer))
+    assert ours.encode("ab a").ids == theirs.encode("ab a").ids

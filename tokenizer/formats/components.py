@@ -87,12 +87,11 @@ def read_fields(node: Node, spec: Spec, prefix: str = "", **given: Any) -> Any:
     """
     fields = (*spec.fields, *spec.legacy)
     node.known("type", *(f.json for f in fields))
-    values = {
-        field.attribute: field.default
-        if field.default is not REQUIRED and field.json not in node.object()
-        else field.read(node.child(field.json))
-        for field in fields
-    }
+    given_fields = node.object()
+    absent = {f.json for f in fields if f.default is not REQUIRED and f.json not in given_fields}
+    flags = [f for f in fields if isinstance(f.default, bool) or f in spec.legacy]
+    absent |= {f.json for f in flags if given_fields.get(f.json) is None}  # null, as in HF
+    values = {f.attribute: f.default if f.json in absent else f.read(node.child(f.json)) for f in fields}
     try:
         return spec.make(**values, **given)
     except ValueError as error:

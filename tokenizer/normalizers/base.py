@@ -150,7 +150,7 @@ class TextStep(Normalizer):
         new: dict[int, PlacedText] = {}
         for row, each in enumerate(text.texts()):
             if each.text and (edits := self.edits(each.text, begins[row], ends[row])):
-                new[row] = placed(each, edits)
+                new[row] = placed(each, edits, 0 if begins[row] else each.starts[0])
         return text.replaced(list(new), list(new.values()))
 
     def active(self) -> npt.NDArray[np.bool_] | None:
@@ -177,19 +177,19 @@ def replaced(text: str, edits: list[Edit]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def placed(text: PlacedText, edits: list[Edit]) -> PlacedText:
+def placed(text: PlacedText, edits: list[Edit], begin: int = 0) -> PlacedText:
     """Returns a text after edits, with the places of its characters.
 
     The place of a replacement is all the characters that it replaces; that of an insertion is the character before, or
-    the very start. HF gives a replacement the place of one character, so an edit of HF's replaces one and removes
-    others.
+    `begin`, the very start, even if what was there has been removed. HF gives a replacement the place of one character,
+    so an edit of HF's replaces one and removes others.
     """
     starts: list[int] = []
     stops: list[int] = []
     at = 0
     for start, stop, new in edits:
         first, last = (start, stop - 1) if start < stop else (start - 1, start - 1)
-        origin = (text.starts[first], text.stops[last]) if last >= 0 else 2 * (text.starts[0] if text.starts else 0,)
+        origin = (text.starts[first], text.stops[last]) if last >= 0 else (begin, begin)
         starts += [*text.starts[at:start], *[origin[0]] * len(new)]
         stops += [*text.stops[at:start], *[origin[1]] * len(new)]
         at = stop
