@@ -134,7 +134,9 @@ class Locator:
         cuts = [parts.text.rows.values]
         parts = parts.cut(self.raw, 0)
         if self.normalizer is not None:
-            text = self.normalizer.trace(parts.text)
+            # Each as a text of its own, with places from 0 on: what is put in front has its start.
+            begins = np.append(parts.text.starts, 0)[parts.text.bounds[:-1]]
+            text = self.normalizer.trace(parts.text.moved(-begins)).moved(begins)
             parts = parts._replace(text=text, is_first=parts.is_first & keeps_start(parts.text, text))
         cuts.append(parts.text.rows.values)
         parts = parts.cut(self.normalized, 1)

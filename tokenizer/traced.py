@@ -76,6 +76,11 @@ class Traced(NamedTuple):
         """Returns `rows`, made of these; n_new: int[n_characters], how many characters there are of each old one."""
         return Traced(rows, np.repeat(self.starts, n_new), np.repeat(self.stops, n_new))
 
+    def moved(self, by: Int64s) -> "Traced":
+        """Returns the same rows, with the places of each moved; by: int64[n_rows]."""
+        each = np.repeat(by, np.diff(self.bounds))
+        return Traced(self.rows, self.starts + each, self.stops + each)
+
     def replaced(self, numbers: Sequence[int], texts: Sequence[PlacedText]) -> "Traced":
         """Returns these rows with those of some numbers, ascending, replaced."""
         if not numbers:

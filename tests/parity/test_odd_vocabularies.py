@@ -112,3 +112,13 @@ def test_null_is_the_default_of_a_flag() -> None:
     fields["model"] |= dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"))
     ours, theirs = (kind.from_str(json.dumps(fields)) for kind in (Tokenizer, hf.Tokenizer))
     assert ours.encode("ab a").ids == theirs.encode("ab a").ids
+
+
+@given(st.text("ab ?xé", max_size=9))
+def test_what_is_put_in_front_of_the_text_after_a_token(text: str) -> None:
+    patterns = {"[^ab ]": "", "^ +": "", r"(?=.)|(?<!^)$": "é"}  # as in the files of VITS
+    steps = [{"type": "Replace", "pattern": {"Regex": each}, "content": put} for each, put in patterns.items()]
+    file = file_of("BPE", {"type": "Sequence", "normalizers": steps}).replace('"unk_token": "?"', '"unk_token": "a"')
+    ours, theirs = Tokenizer.from_str(file).replace(special="split"), hf.Tokenizer.from_str(file)
+    found, expected = ours.encode(text), theirs.encode(text)
+    assert (found.ids, found.offsets) == (expected.ids, expected.offsets)
