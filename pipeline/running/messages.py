@@ -44,6 +44,7 @@ def explain(error: BaseException, output: str = "") -> str:
 _REPEATING = (
     *("apache_beam.runners.common", "apache_beam.runners.worker", "apache_beam.runners.portability.fn_api_runner"),
     *("apache_beam.utils.subprocess_server", "apache_beam.runners.portability.portable_runner", "PrismRunner"),
+    "apache_beam.runners.portability.local_job_service",
 )
 """Loggers that warn only of how workers and servers were started, and log errors that are raised as well."""
 

@@ -177,7 +177,8 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
         if importlib.util.find_spec("pip") is None:  # by which Beam lists what is installed; else it warns
             args.append("--experiments=disable_logging_submission_environment")
         # Always with a list: without one Beam would parse sys.argv.
-        yield settings.name, PipelineOptions(args)
+        with without_tracebacks():  # of workers in this process, which `--environment_type=LOOPBACK` asks for
+            yield settings.name, PipelineOptions(args)
         return
 
     options = PipelineOptions(

@@ -154,12 +154,14 @@ FAILING = """
         return number
 
     if __name__ == "__main__":
-        settings = choose_runner([], mode={mode!r}, workers=1 if {mode!r} == "inline" else 2)
+        embed = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
+        local = dict(mode={mode!r}, workers=1 if {mode!r} == "inline" else 2)
+        settings = choose_runner(embed) if {mode!r} == "embed" else choose_runner([], **local)
         try:
             with open_runner(settings) as (runner, options):
                 pipeline = beam.Pipeline(runner=runner, options=options)
                 pipeline | beam.Create(list(range(8))) | beam.Map(work)
-                pipeline.run()
+                pipeline.run().wait_until_finish()
         except Exception as error:
             print(explain(error))
             sys.exit(1)
@@ -174,7 +176,7 @@ def run_script(tmp_path, script, **values):
     )
 
 
-@pytest.mark.parametrize("mode", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("mode", ["inline", "threads", "processes", "embed"])
 def test_a_failing_worker_is_one_message_and_no_noise(tmp_path, mode):
     # The working directory holds traps with our packages' names.
     for name in ("tokenizer", "pipeline"):
