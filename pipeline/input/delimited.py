@@ -66,9 +66,9 @@ class Delimited(StreamReader):
             header = records.data[records.starts[0] : records.ends[0]].decode()
             return next(csv.reader(io.StringIO(header, newline=""), delimiter=self._delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(
-                f"has a header that cannot be read: {error}; its first row must name the columns"
-            ) from error
+            of_bytes = "set input.encoding, if it is not UTF-8"
+            advice = of_bytes if isinstance(error, UnicodeDecodeError) else "its first row must name the columns"
+            raise ValueError(f"has a header that cannot be read: {error}; {advice}") from error
 
     def first_names(self, stream: Stream) -> list[str]:
         """Returns the names in the header; none if the file is empty.

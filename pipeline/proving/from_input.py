@@ -19,7 +19,7 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.manifest import split_ids
-from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.columns import children, open_parquet
 from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.output.writers import formats
@@ -45,6 +45,7 @@ MAX_BYTES = 16 << 20
 REFERENCE = "the reference implementation"
 _MAX_UNUSUAL_BYTES = 1 << 16
 """Longer documents are compared if they are in the sample, but not only because they are the longest."""
+_TABLES = f"{filenames.DOCUMENTS}/", f"{filenames.REJECTED}/"
 _MOST_LISTED = 20
 """At most this many documents with other ids are listed."""
 
@@ -196,11 +197,11 @@ def _library(tokenizer: Tokenizer) -> tuple[str, Callable[[str], list[int]] | No
 def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -> DeepReport:
     """Tokenizes a sample of the splits again, from the input files that the ledger names.
 
-    It compares the shard, the rejects, the statistics, and the counts and checksums of the files read. The sample is
-    the same each time: the splits whose ids have the smallest hashes. Splits are tokenized one at a time into a
-    temporary folder. If a new shard has other bytes, both shards are read, one split in memory, and compared row by
-    row. If the job shuffles, the sums over the split's documents are compared instead; `verify` checks these against
-    the shards.
+    It compares the shard, its table of documents, the rejects, the statistics, and the counts and checksums of the
+    files read. The sample is the same each time: the splits whose ids have the smallest hashes. Splits are tokenized
+    one at a time into a temporary folder. If a new file has other bytes, both files are read, one split in memory, and
+    compared row by row. If the job shuffles, the sums over the split's documents are compared in place of shard and
+    table; `verify` checks these against the shards.
 
     All that shows that the same kernels do the same again. So the ids of a sample of documents, see `Comparison`, are
     also compared with those of `tokenizers`, where it is installed, or of the reference implementation. If there are
@@ -343,15 +344,12 @@ def _do_again(
             sums, recorded = (each.runs.sums.to_record() if each.runs else None for each in (again, entry))
             if sums != recorded:
                 lines.append(f"{where}: its documents have the sums {sums} when done again, recorded {recorded}")
-            return lines
-        files = (entry.shard, *entry.companions)
-        changed = {
-            theirs.file
-            for ours, theirs in zip((again.shard, *again.companions), files, strict=True)
-            if ours.sha256 != theirs.sha256
-        }
+        made = {file.file: file.sha256 for file in again.files()}
+        files = [file for file in entry.files() if entry.runs is None or file != entry.shard]  # runs were removed
+        changed = {file.file for file in files if made.get(file.file, file.sha256) != file.sha256}
         for file in files:
-            if file.rows is not None and {file.file, formats.index_name(file.file)} & changed:
+            has_rows = file.rows is not None or file == entry.statistics
+            if has_rows and {file.file, formats.index_name(file.file)} & changed:
                 lines += _compare_rows(folder, output, file.file)
         return lines
 
@@ -364,13 +362,15 @@ def _compare_rows(again: str, output: str, name: str) -> list[str]:
         return [f"{name}: {error}"]
     if ours.num_rows != theirs.num_rows:
         return [f"{name}: {theirs.num_rows} rows, {ours.num_rows} when it is done again"]
+    if ours.column_names != theirs.column_names:
+        return [f"{name}: columns {theirs.column_names}, {ours.column_names} when it is done again"]
     for column in ours.column_names:
         if ours[column].equals(theirs[column]):
             continue
         pairs = enumerate(zip(ours[column], theirs[column], strict=True))
         row = next(row for row, (mine, other) in pairs if not mine.equals(other))
-        document = theirs["doc_id"][row].as_py() if "doc_id" in theirs.column_names else row
-        return [f"{name}: {column} of row {row}, document {document!r}, is not what its text gives"]
+        whose = f", document {theirs['doc_id'][row].as_py()!r}" if "doc_id" in theirs.column_names else ""
+        return [f"{name}: {column} of row {row}{whose}, is not what the input gives"]
     return []
 
 
@@ -378,5 +378,9 @@ def _read(path: str, name: str) -> pa.Table:
     index_name = formats.index_name(path)
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context(storage.open_read(path))
+        if name.startswith(_TABLES):
+            return open_parquet(handle).read(use_threads=False)
+        if name.startswith(filenames.LEDGER):  # statistics
+            return pa.ipc.open_file(handle.read()).read_all()
         index = stack.enter_context(storage.open_read(index_name)) if index_name is not None else None
         return pa.Table.from_batches(list(formats.read_rows(handle, name, index=index)))

@@ -83,6 +83,14 @@ def _check_folder(output: str, report: VerifyReport) -> None:
         check_file(output, FileRecord(**record), report)
     if not all(check_file(output, file, report) for file in files_of_lists(manifest)):
         return  # the lists are not those of the job, so nothing can be compared with them
+    try:
+        job = read_job(output)
+    except ValueError as error:
+        report.problems.append(str(error))
+    else:
+        if job is not None and job[0].digest != manifest["job_digest"]:
+            there, here = job[0].digest, manifest["job_digest"]
+            report.problems.append(f"{filenames.JOB}: the record of another job: {there}, the manifest's is {here}")
     listed = results(manifest)
     strays = (name for name in folders.result_files(output) if name not in listed)
     report.problems += [f"{name}: is among the results, but the manifest does not list it" for name in strays]

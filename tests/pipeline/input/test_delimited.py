@@ -63,7 +63,7 @@ def reference(text, width, limit=1 << 30):
         (b"id;text\n1;a\n", "it has 'id;text'; set input.delimiter to ';'"),
         (b"text,text\n", "has 2 columns 'text'"),
         (b'"text"x,a\n', "has a header that cannot be read"),
-        (b"\xff,text\n", "has a header that cannot be read"),
+        (b"\xff,text\n", "has a header that cannot be read: .*; set input.encoding, if it is not UTF-8"),
         (b"a" * 2000, "has a header of more than 1000 bytes"),
     ],
 )

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `verify --deep` finds that the folder alone cannot show."""
 
+import dataclasses
+import hashlib
 import json
 import os
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.filenames import entry_name
 from tokenmill.pipeline.jobs import finish, planning
 from tokenmill.pipeline.output.writers.flat import MegatronWriter
 from tokenmill.pipeline.proving.from_input import verify_deep
@@ -70,6 +75,33 @@ def test_wrong_ids_in_a_second_format_are_found(folder, tmp_path, tiny_vocab_fil
     monkeypatch.undo()
     (problem,) = verify_deep(str(out)).problems
     assert problem.startswith("tokens-00000-of-00001.bin: input_ids of row 0, ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("documents", "input_offset"), ("rejects", "detail"), ("statistics", "oov_char_counts")]
+)
+def test_tables_that_were_changed_with_their_checksums_are_found(folder, kind, column):
+    out = folder / "out"
+    entries = (LedgerEntry.read(str(out), path.stem) for path in out.glob("_ledger/*.json"))
+    entry = next(each for each in entries if each and (each.rejects if kind == "rejects" else each.n_documents))
+    file = getattr(entry, kind)
+    path = out / file.file
+    is_parquet = path.suffix == ".parquet"
+    table = pq.read_table(path) if is_parquet else pa.ipc.open_file(path.read_bytes()).read_all()
+    at = table.column_names.index(column)
+    values = [{"documents": 7, "rejects": "another", "statistics": [9]}[kind], *table[column].to_pylist()[1:]]
+    table = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
+    if is_parquet:
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    data = path.read_bytes()
+    record = dataclasses.replace(file, n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    (out / entry_name(entry.split_id)).write_bytes(dataclasses.replace(entry, **{kind: record}).to_json())
+    (problem,) = verify_deep(str(out), 1.0).problems
+    assert problem.startswith(f"{file.file}: {column} of row 0")
+    assert problem.endswith("is not what the input gives")
 
 
 def test_inputs_that_have_changed_or_gone_are_named(folder):

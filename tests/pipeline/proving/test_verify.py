@@ -363,6 +363,13 @@ def as_another_tokenizer(folder):
     folder.forge_shard(lambda rows: None)
 
 
+def change_job(folder, old, new):
+    path = folder.path / "_ledger/job.json"
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+
+
 SHARD = "tokens-00000-of-00002.parquet"
 LIES = [
     (lambda f: f.set_entry(n_records=99), "records read 99 != documents + rejected + filtered 5"),
@@ -376,6 +383,8 @@ LIES = [
     ),
     (lambda f: f.set_manifest(lambda found: found["inputs"].append(found["inputs"][0])), "the ledger has None"),
     (lambda f: f.set_manifest(lambda found: found["balance"].pop()), "manifest.json: balance: "),
+    (lambda f: change_job(f, b'"line"', b'"file"'), "_ledger/job.json: the record of another job: "),
+    (lambda f: change_job(f, b'"line"', b"line"), "cannot be read as TokenMill's record of a job"),
     (lambda f: f.forge(f.entry.statistics.file, Statistics(7, 1).to_bytes()), ".arrow: 7 counts for "),
     (lambda f: f.forge("vocab/tokenizer.json", OTHER.to_str().encode()), "vocab/tokenizer.json: its digest is"),
     (lambda f: f.forge("vocab/tokenizer.json", b"{}"), "vocab/tokenizer.json: "),

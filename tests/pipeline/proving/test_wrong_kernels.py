@@ -112,7 +112,7 @@ def test_a_kernel_that_was_wrong_only_when_the_job_ran(corpus, tmp_path, wrong_k
     run(config_of(corpus, tmp_path / "out", {}), mode="inline")
     monkeypatch.undo()
     problems = from_input.verify_deep(str(tmp_path / "out"), 1.0).problems
-    assert any("input_ids of row 0, document 'same', is not what its text gives" in problem for problem in problems)
+    assert any("input_ids of row 0, document 'same', is not what the input gives" in problem for problem in problems)
 
 
 def test_the_first_line_says_what_was_compared_and_what_not(corpus, tmp_path, monkeypatch, capsys):
