@@ -67,12 +67,15 @@ def test_files_that_are_gone_when_a_job_is_resumed_are_named(make_job, sections,
     corpus.rename(corpus.parent / "moved")  # by another path, but under the same names
     moved = ["--set", f"input.paths=[{corpus.parent / 'moved' / '*'}]", "--resume", "--workers", "1"]
     assert job.run("run", *moved) == 0
-    assert "missing" not in capsys.readouterr().err
+    assert "are gone" not in capsys.readouterr().err
     (corpus.parent / "moved/d.jsonl").unlink()
     assert job.run("run", *moved, "--quiet") == 0
     err = capsys.readouterr().err
-    assert "warning: 1 input file that this job had is missing: " in err
-    assert "d.jsonl'; what was read of it is left out of the output" in err
+    assert "warning: input files that this job had are gone: 1, such as " in err
+    assert "d.jsonl'; what was read of them leaves the output" in err
+    (job.output / "_ledger/plan.jsonl").write_text("[")
+    assert job.run("run", *moved) == 0
+    assert "plan.jsonl' is damaged, so input files that this job had" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("n_files", [4, 9, 14])

@@ -64,7 +64,7 @@ def test_the_size_asked_for_is_the_size_of_a_file_that_loads_elsewhere(kind: str
         new.save(tmp_path / "new.model")
         ids = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "new.model")).encode(texts)
     assert ids == new.encode_arrow(texts).to_pylist()
-    with pytest.raises(ValueError, match=r"size must be in \d+\.\.\d+, what can be left, got 1"):
+    with pytest.raises(ValueError, match=r"size, or --to: 1: must be from \d+, which have to stay, to \d+, all"):
         prune(old, counted(old, OLD), size=1)
 
 
