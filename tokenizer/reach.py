@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which entries of a vocabulary texts become, found by encoding the text of each; needs no corpus."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.models import BPE, WordLevel, WordPiece
 
 Flags = npt.NDArray[np.bool_]
 
@@ -43,13 +45,15 @@ def kinds(tokenizer: Tokenizer, seen: Flags | None = None) -> pa.StringArray:
       tokenizer: any; its truncation, padding and template do not matter.
       seen: bool[n_ids], entries that a corpus had, which need no test; None: none are known.
     """
+    wanted, tokenizer = tokenizer.n_ids, _with_unknown(tokenizer)
     n_ids = tokenizer.n_ids
     named, added, pieces = np.zeros(n_ids, bool), np.zeros(n_ids, bool), np.zeros(n_ids, bool)
     named[list(tokenizer.get_vocab().values())] = True
     added[[token.id for token in tokenizer.added_tokens]] = True
     if tokenizer.unk_token_id is not None:
         added[tokenizer.unk_token_id] = True
-    reached = np.zeros(n_ids, bool) if seen is None else seen.copy()
+    reached = np.zeros(n_ids, bool)
+    reached[:wanted] |= False if seen is None else seen
     tried = np.flatnonzero(named & ~added)
     texts = _texts(tokenizer, tried)
     is_broken = pc.match_substring(texts, "\ufffd")
@@ -64,7 +68,20 @@ def kinds(tokenizer: Tokenizer, seen: Flags | None = None) -> pa.StringArray:
             pending = np.flatnonzero(is_told & ~reached)
             _reach(tokenizer, _texts(tokenizer, pending, before, after), reached)
     numbers = added + 2 * pieces + 3 * (is_told & ~reached)
-    return pa.array(KINDS).take(pa.array(numbers, mask=~named))
+    return pa.array(KINDS).take(pa.array(numbers, mask=~named)).slice(0, wanted)
+
+
+def _with_unknown(tokenizer: Tokenizer) -> Tokenizer:
+    """Returns a tokenizer with its unknown token, if only the vocabulary lacks that: else each text would fail alone.
+
+    Of 50,000 entries that takes minutes. The token has its id as an added token, or the first one beyond all others.
+    """
+    model = tokenizer.model
+    if not isinstance(model, BPE | WordLevel | WordPiece) or model.unk_token is None or model.unk_token in model.vocab:
+        return tokenizer
+    added = {token.content: token.id for token in tokenizer.added_tokens}
+    vocab = {**model.vocab, model.unk_token: added.get(model.unk_token, tokenizer.n_ids)}
+    return tokenizer.replace(model=dataclasses.replace(model, vocab=vocab))
 
 
 def _undoes_bytes(tokenizer: Tokenizer) -> bool:

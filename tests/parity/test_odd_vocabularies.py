@@ -12,7 +12,7 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: tokenizers"
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from tokenmill.tokenizer import Tokenizer, UnknownCharacterError  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, UnknownCharacterError, reach  # noqa: E402
 from tokenmill.tokenizer.models import BPE  # noqa: E402
 from tokenmill.tokenizer.reference_encoding import encode  # noqa: E402
 from tokenmill.tokenizer.sampling import Sampling  # noqa: E402
@@ -65,6 +65,15 @@ def test_a_text_is_refused_where_hf_refuses_it(data: st.DataObject) -> None:
                 encode(ours, row)
         else:
             assert (ours.encode(row).ids, ours.encode(row).offsets) == (expected.ids, expected.offsets)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_entries_are_told_apart_without_one_call_for_each(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Tokenizer.from_str(file_of(kind, None, PRE_TOKENIZERS[1]))
+    monkeypatch.setattr(reach, "FAILS", ())  # no text fails, so none is tried again
+    found = reach.kinds(ours).to_pylist()
+    assert len(found) == ours.n_ids
+    assert (found[TOKENS["ab"]], found[len(TOKENS)]) == ("ordinary", "added")
 
 
 def test_dropout_refuses_it_too() -> None:
