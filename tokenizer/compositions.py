@@ -218,11 +218,8 @@ def sentencepiece_decoder(
     adds_prefix: whether normalization puts a "▁" in front, which is then removed; removes_spaces: whether it removes
     extra spaces; then all spaces in front of the text are removed. denormalizer: what the text goes through at last.
     """
-    steps: list[decoders.Decoder] = [
-        decoders.Replace("▁", " "),
-        *([decoders.ByteFallback()] if has_bytes else []),
-        decoders.Fuse(),
-    ]
+    steps: list[decoders.Decoder] = [decoders.Replace("▁", " ")]
+    steps += [decoders.ByteFallback(), decoders.Fuse()] if has_bytes else [decoders.Fuse()]
     if adds_prefix or removes_spaces:
         steps.append(decoders.Strip(" ", _ALL_SPACES if removes_spaces else 1, 0))
     if denormalizer is not None:

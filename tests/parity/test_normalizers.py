@@ -107,13 +107,6 @@ def test_replace_an_expression(pattern: str) -> None:
     check()
 
 
-@given(st.text("ab x\u0301", max_size=8))
-def test_what_is_put_in_front_of_what_is_left(text: str) -> None:
-    steps = [(r"[^ab ]", ""), (r"^ +", ""), (r"(?=.)|(?<!^)$", "_")]  # as in the files of VITS
-    mine = ours.Sequence(tuple(ours.Replace(*step, is_regex=True) for step in steps))
-    assert_aligned(mine, theirs.Sequence([theirs.Replace(hf.Regex(pattern), put) for pattern, put in steps]), text)
-
-
 @pytest.mark.parametrize("content", [" ", "▁", "", "a", "nine bytes"])
 @pytest.mark.parametrize(
     "pattern", [r"\s+", r"\s{2,}", " +", " {2,}", " {3,}", "a+", "a{2,}", "中+", "中{2,}", "\u3000{2,}"]
