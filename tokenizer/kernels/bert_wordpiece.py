@@ -18,6 +18,7 @@ from tokenmill.tokenizer.compiling.kernel import (
 from tokenmill.tokenizer.compiling.references import refer
 from tokenmill.tokenizer.kernels.ascii_blocks import bert_words
 from tokenmill.tokenizer.kernels.bert_scanner import any_word
+from tokenmill.tokenizer.kernels.blocks import put_places
 from tokenmill.tokenizer.kernels.by_address import call_model, fields_of
 from tokenmill.tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, WORD
 from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, READS, SLOT, STOP
@@ -30,7 +31,7 @@ from tokenmill.tokenizer.kernels.span_table import (
     remember_direct,
     remember_span,
 )
-from tokenmill.tokenizer.kernels.spans import add_span, expand
+from tokenmill.tokenizer.kernels.spans import add_span
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character
 from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, add_count, word_key
 from tokenmill.tokenizer.kernels.wordpiece import wordpiece
@@ -50,8 +51,8 @@ def spans(own, loop, i, inner, end, n, o):
         if i < n_readable and data[i] < 128 and data[i + 1] < 128:
             starts, ends, spaces = bert_words(data, i, end - i, tables.digits_apart)
             if ends != np.uint64(0):
-                expand(starts, i, AT, batch, n)
-                n = expand(ends, i + 1, STOP, batch, n)
+                put_places(starts, i, AT, batch, n)
+                n = put_places(ends, i + 1, STOP, batch, n)
                 i += 64 - leading_zeros(ends)
                 continue
             if spaces & _ONE:

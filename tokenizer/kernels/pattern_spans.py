@@ -9,16 +9,39 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part, leading_zeros
 from tokenmill.tokenizer.kernels.automata import known_word, next_word, start_row
-from tokenmill.tokenizer.kernels.blocks import find_boundaries
+from tokenmill.tokenizer.kernels.blocks import AT_SEGMENT, AT_START, INSIDE, STRIDE, find_boundaries, put_places
 from tokenmill.tokenizer.kernels.bpe_crossings import NEVER, next_cut
 from tokenmill.tokenizer.kernels.by_address import fields_of
 from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, JOINED, READS, STOP
 from tokenmill.tokenizer.kernels.span_table import FLAG
-from tokenmill.tokenizer.kernels.spans import add_span, expand
+from tokenmill.tokenizer.kernels.spans import add_span
 
 _ONE = np.uint64(1)
+_STRIDDEN = np.uint64((1 << STRIDE) - 1)
+"""The places of a block that are not in the next one, too."""
 _MOST_PARTS = 64
 """The most parts of a word that a batch may have beyond its limit."""
+
+
+@kernel_part
+def _joined_spans(data, i, end, patterns, work, n, n_readable):
+    """Adds the words of ASCII from i on, where one is known to begin, as far as blocks find them.
+
+    Returns where the next one begins, and the new n; the batch has room for the words of two blocks beyond its limit.
+    """
+    rules, batch, root = patterns.rules, work.batch, patterns.root
+    starts, second, known = find_boundaries(data, i, end, rules, AT_START)
+    while (known >> np.uint64(STRIDE)) & _ONE != np.uint64(0) and n < work.limit and i + STRIDE < n_readable:
+        if second & _STRIDDEN != np.uint64(0):
+            root[0] = i + 63 - leading_zeros(second & _STRIDDEN)
+        n = put_places(starts & _STRIDDEN, i, AT, batch, n)
+        i += STRIDE
+        starts, second, known = find_boundaries(data, i, end, rules, INSIDE)
+    if second != np.uint64(0):
+        root[0] = i + 63 - leading_zeros(second)
+    if starts == np.uint64(0):
+        return np.int64(batch[AT + np.uint64(n - 1)]), n - 1
+    return i + 63 - leading_zeros(starts), put_places(starts, i, AT, batch, n) - 1
 
 
 @kernel_part
@@ -44,19 +67,20 @@ def _pattern_spans(is_joined, own, loop, i, inner, end, n, o):
         if i < inner or i >= end or n >= limit:
             break
         if i < n_readable and data[i] < 128 and data[i + 1] < 128:
-            starts, second = find_boundaries(data, i, end, patterns.rules, not are_apart)
-            if starts & ~_ONE != np.uint64(0):
-                m = expand(starts, i, AT, batch, n) - 1
-                if are_apart:
-                    expand(second, i, STOP, batch, n)
-                else:
-                    if second != np.uint64(0):
+            if is_joined:
+                after, m = _joined_spans(data, i, end, patterns, work, n, n_readable)
+            else:
+                after, m, what = i, n, AT_SEGMENT if are_apart else AT_START
+                starts, second, _ = find_boundaries(data, i, end, patterns.rules, what)
+                if starts & ~_ONE != np.uint64(0):
+                    m = put_places(starts, i, AT, batch, n) - 1
+                    put_places(second if are_apart else starts & ~_ONE, i, STOP, batch, n)
+                    if second != np.uint64(0) and not are_apart:
                         patterns.root[0] = i + 63 - leading_zeros(second)
-                    if not is_joined:
-                        expand(starts & ~_ONE, i, STOP, batch, n)
+                    after = i + 63 - leading_zeros(starts)
+            if after > i:
                 n_words += m - n
-                n = m
-                i += 63 - leading_zeros(starts)
+                n, i = m, after
                 continue
         stop, is_kept = known_word(data, i, end, patterns)
         if stop == i:
