@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import glob
+import hashlib
 import io
 import os
 import re
@@ -196,6 +197,12 @@ def read_text(path: str) -> str:
     """
     with open_read(path) as handle:
         return handle.read().decode()
+
+
+def checksum(path: str) -> str:
+    """Returns the SHA-256 of a file in hex; raises OSError if it cannot be read."""
+    with open_read(path) as handle:
+        return hashlib.file_digest(cast(io.BufferedReader, handle), "sha256").hexdigest()
 
 
 def create(path: str) -> BinaryIO:

@@ -289,11 +289,8 @@ class _Grouping:
 
     def numbers(self, documents: pa.RecordBatch) -> npt.NDArray[np.int32]:
         """Returns int32[n]: for each document, the index of its labels in `labels`."""
-        if self._is_by_language:
-            codes: npt.NDArray[np.int32] = documents.column("lang").indices.to_numpy(zero_copy_only=False)
-            return codes
-        pieces: npt.NDArray[np.int32] = documents.column("piece").to_numpy()
-        return pieces
+        column = documents.column("lang").indices if self._is_by_language else documents.column("piece")
+        return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _by_group(

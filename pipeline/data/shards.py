@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +109,7 @@ def _listed(path: str, records: Any) -> pa.Table:
     if isinstance(records, list):
         return pa.Table.from_pylist(records, schema=schema)
     place = storage.join(path, filenames.check_file(records["file"]))
-    if _sha256(place) != records["sha256"]:
+    if storage.checksum(place) != records["sha256"]:
         raise ValueError(f"{place}: not the list that the manifest names; {_AGAIN}")
     with storage.open_read(place) as handle:
         return open_parquet(handle).read(schema.names, use_threads=False).cast(schema)
@@ -133,13 +133,8 @@ def check_files(path: str, records: pa.Table, *, contents: bool) -> None:
         if sizes[name] != n_bytes:
             what = "cut short" if sizes[name] < n_bytes else "changed"
             raise ValueError(f"{place}: {what}: {sizes[name]} bytes, the manifest says {n_bytes}; {_AGAIN}")
-        if contents and (found := _sha256(place)) != sha256:
+        if contents and (found := storage.checksum(place)) != sha256:
             raise ValueError(f"{place}: changed: its SHA-256 is {found}, the manifest says {sha256}; {_AGAIN}")
-
-
-def _sha256(path: str) -> str:
-    with storage.open_read(path) as handle:
-        return hashlib.file_digest(cast(Any, handle), "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

@@ -130,11 +130,15 @@ class RowTransform(FallibleTransform):
                 # before it calls `finish_bundle` of ours, and drops what that yields. A step between prevents it.
                 outputs = outputs | "Deal" >> beam.Map(elements_of.itself).with_output_types(made)
             return self._results(pcoll, outputs, made, failing)
-        good = outputs | "Good" >> beam.Filter(_is_good).with_output_types(pa.RecordBatch)
+        good = outputs | "Good" >> beam.Filter(lambda each: not isinstance(each, Failed)).with_output_types(
+            pa.RecordBatch
+        )
         results = self._make(good, pcoll)
         if errors is None:
             return self._results(pcoll, results, results.element_type, None)
-        failed = outputs | "Failed" >> beam.Filter(_is_failed).with_output_types(typehints.Any)
+        failed = outputs | "Failed" >> beam.Filter(lambda each: isinstance(each, Failed)).with_output_types(
+            typehints.Any
+        )
         return self._results(pcoll, (results, failed) | "Both" >> beam.Flatten(), results.element_type, failing)
 
     def _make(self, batches: PCollection[pa.RecordBatch], pcoll: PCollection[Any]) -> PCollection[Any]:
@@ -145,14 +149,6 @@ class RowTransform(FallibleTransform):
           pcoll: the input of the step.
         """
         raise NotImplementedError
-
-
-def _is_failed(output: Any) -> bool:
-    return isinstance(output, Failed)
-
-
-def _is_good(output: Any) -> bool:
-    return not isinstance(output, Failed)
 
 
 def _rows_at_fault(

@@ -3,8 +3,6 @@
 
 import dataclasses
 import functools
-import hashlib
-import io
 import os
 import re
 import uuid
@@ -170,21 +168,14 @@ def _publish(files: Sequence[tuple[str, Any]], output: OutputConfig, n_shards: i
     staged = [(path, row) for path, row in files if storage.exists(path)]
     left = {path for path, _ in staged}
     renamed = {row.file: row.sha256 for path, row in files if path not in left}
-    if lost := [path for path, sha256 in renamed.items() if path not in earlier or _checksum(path) != sha256]:
-        raise FileNotFoundError(
-            f"WriteShards: {lost[0]!r} was removed or replaced while others were written; run it again alone"
-        )
+    if lost := [path for path, sha256 in renamed.items() if path not in earlier or storage.checksum(path) != sha256]:
+        raise FileNotFoundError(f"WriteShards: {lost[0]!r} was removed or replaced meanwhile; run it again alone")
     for path in {*earlier} - {*renamed} - left:
         storage.delete(path)
     with ThreadPoolExecutor(_RENAMES) as pool:  # an object store copies each
         for _ in pool.map(lambda each: storage.rename(each[0], each[1].file), staged):
             pass
     return [row for _, row in sorted(files, key=lambda each: each[1].file)]
-
-
-def _checksum(path: str) -> str:
-    with storage.open_read(path) as file:
-        return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
 
 def _rows_of(rows: list[Any]) -> Iterator[Any]:

@@ -24,6 +24,7 @@ Shards that an earlier run has merged from the same plan are found first; runs a
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -341,17 +342,13 @@ class FindMergedShards(beam.PTransform):
         return (
             begin
             | "Folders" >> beam.Create(numbers)  # only the number of their shards, to keep the graph small
-            | "NumberShards" >> beam.FlatMap(_numbered).with_output_types(tuple[int, int])
+            | "NumberShards"
+            >> beam.FlatMapTuple(lambda i, n: itertools.product([i], range(n))).with_output_types(tuple[int, int])
             | "SpreadShards" >> beam.Reshuffle()
             | "FindMerged" >> find.with_output_types(int)
             | "NumberMerged" >> beam.CombineGlobally(CountCombineFn()).without_defaults()
             | "AreAll" >> beam.Map(lambda n: n == n_shards).with_output_types(bool)
         )
-
-
-def _numbered(folder: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    i, n_shards = folder
-    yield from ((i, index) for index in range(n_shards))
 
 
 def _find_merged(place: tuple[int, int], shards: Sequence[FolderShards], tokenizer_json: str) -> Iterator[int]:
@@ -379,17 +376,12 @@ class MergeShards(beam.PTransform):
         assert shuffle is not None
         for i, into in enumerate(plan_passes(len(splits), splits.n_work, shuffle.run_bytes)):
             merge = beam.Map(_merge_runs, shards, into, self.are_merged)
-            runs = _grouped(runs, into, f"{i}") | f"MergeRuns{i}" >> merge.with_output_types(SplitRuns)
+            dealt = runs | f"Deal{i}" >> beam.FlatMap(deal, into).with_output_types(tuple[_Group, SplitRuns])
+            runs = dealt | f"Group{i}" >> beam.GroupByKey() | f"MergeRuns{i}" >> merge.with_output_types(SplitRuns)
         # All splits are one group; folders have different numbers of shards.
         dealt = runs | "Deal" >> beam.FlatMap(_deal_shards, shards).with_output_types(tuple[_Group, SplitRuns])
         merge = beam.ParDo(_MergeShardFn(shards), self.tokenizer)
         return dealt | "Group" >> beam.GroupByKey() | "MergeShard" >> merge.with_output_types(Done)
-
-
-def _grouped(runs: PCollection[SplitRuns], into: Pass, label: str) -> PCollection[tuple[_Group, Iterable[SplitRuns]]]:
-    """Returns for each group and range the runs to merge."""
-    dealt = runs | f"Deal{label}" >> beam.FlatMap(deal, into).with_output_types(tuple[_Group, SplitRuns])
-    return dealt | f"Group{label}" >> beam.GroupByKey()
 
 
 def _deal_shards(runs: SplitRuns, shards: Sequence[FolderShards]) -> Iterator[tuple[_Group, SplitRuns]]:

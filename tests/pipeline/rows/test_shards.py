@@ -165,7 +165,7 @@ def test_the_last_step_may_be_repeated_wherever_it_was_interrupted(tokenizer, tm
     files = stage()
     for path in (files[1][0], files[1][1].file):
         shards.storage.delete(path)
-    with pytest.raises(FileNotFoundError, match=r"00001-of-00003\.parquet' was removed or replaced while others were"):
+    with pytest.raises(FileNotFoundError, match=r"00001-of-00003\.parquet' was removed or replaced meanwhile"):
         shards._publish(files, output, 3)
     assert content()[names[0]] == "earlier"
 
@@ -180,9 +180,7 @@ def test_two_steps_never_write_to_one_folder(tokenizer, tmp_path):
     of_another = str(tmp_path / "tokens-00000-of-00001.parquet")
     (tmp_path / "tokens-00000-of-00001.parquet").write_text("of another pipeline")
     files = [(f"{of_another}.tmp", beam.Row(file=of_another, sha256=sha256(b"mine").hexdigest()))]
-    with pytest.raises(
-        FileNotFoundError, match="was removed or replaced while others were written; run it again alone"
-    ):
+    with pytest.raises(FileNotFoundError, match="was removed or replaced meanwhile; run it again alone"):
         shards._publish(files, WriteShards(str(tmp_path), tokenizer)._output, 1)
 
 
