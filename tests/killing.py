@@ -16,31 +16,32 @@ ROOT = Path(__file__).parents[1]
 # The n-th time that a file is about to get its final name something happens first.
 PROGRAM = """
 import os, signal, sys, time
+from tokenmill.__main__ import main
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.cli import main
 
 # A shell that starts the tests in the background lets its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-n_left = int(sys.argv[1])
+n_left, action, signs = int(sys.argv[1]), *sys.argv[2:4]
 rename = storage.rename
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 def pause():
-    open(sys.argv[3] + ".paused", "w").close()
-    while not os.path.exists(sys.argv[3] + ".go"):
+    open(signs + ".paused", "w").close()
+    while not os.path.exists(signs + ".go"):
         time.sleep(0.02)
 
 def rename_later(source, destination):
     global n_left
     n_left -= 1
     if n_left == 0:
-        {"die": die, "pause": pause}[sys.argv[2]]()
+        {"die": die, "pause": pause}[action]()
     rename(source, destination)
 
 storage.rename = rename_later
-sys.exit(main(sys.argv[4:]))
+del sys.argv[1:4]
+sys.exit(main())
 """
 
 

@@ -2,6 +2,7 @@
 """The command `tokenmill`, which `python -m tokenmill` is, too."""
 
 import gc
+import signal
 import sys
 
 from tokenmill.pipeline import cli
@@ -13,6 +14,8 @@ from tokenmill.pipeline.running.outlets import lost, outlive_readers
 def main() -> int:
     """Runs the command that this process was started with, and returns its exit code."""
     outlive_readers()
+    # Schedulers send SIGTERM, and kill some time after it: until then a job can cancel what it has started elsewhere.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Beam and numba bring a million objects, which are no garbage. Looking for some in them whenever 700 more are there
     # takes a third of what a small job takes beyond importing Beam.
     gc.set_threshold(500_000, 20, 100)

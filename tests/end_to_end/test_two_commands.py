@@ -57,12 +57,14 @@ def test_a_running_job_is_left_alone(make_job, sections, undisturbed, tmp_path, 
     assert "in use" not in capsys.readouterr().err
 
 
-def test_ctrl_c_leaves_the_folder_to_whoever_comes_next(make_job, sections, undisturbed, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_stops_a_job_leaves_the_folder_to_whoever_comes_next(make_job, sections, undisturbed, tmp_path, number):
     job = make_job("job", **sections)
     with paused(12, tmp_path / "signs", *tokenize(job)) as running:
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         said, _ = running.communicate(timeout=100)
         assert running.returncode == 130, said
+        assert "stopped; what is committed is kept" in said
     assert not (job.output / OWNER).exists()
     assert job.run("tokenize", "--mode", "inline", "--resume") == 0
     assert job.files() == undisturbed
