@@ -19,11 +19,11 @@ import argparse
 import contextlib
 import difflib
 import importlib
-import importlib.util
 import os
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any, Literal
 
 from tokenmill.pipeline.running.messages import without_tracebacks
@@ -174,7 +174,8 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
 
     if settings.name is not None:
         args = [*settings.beam_args]
-        if importlib.util.find_spec("pip") is None:  # by which Beam lists what is installed; else it warns
+        # By pip Beam lists what is installed, or warns. `find_spec("pip")` would make setuptools replace distutils.
+        if not any(metadata.distributions(name="pip")):
             args.append("--experiments=disable_logging_submission_environment")
         # Always with a list: without one Beam would parse sys.argv.
         with without_tracebacks():  # of workers in this process, which `--environment_type=LOOPBACK` asks for

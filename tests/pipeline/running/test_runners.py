@@ -101,7 +101,7 @@ def test_other_runners_get_the_options_as_they_are():
 @pytest.mark.parametrize("has_pip", [True, False])
 def test_beam_lists_no_packages_where_there_is_no_pip(has_pip, monkeypatch):
     """As in an environment made by uv: "No module named pip", and a warning of a list that nobody needs."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: "found" if name != "pip" or has_pip else None)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: ["pip"] if has_pip else [])
     with open_runner(choose_runner(["--runner=PortableRunner", "--experiments=mine"])) as (_, options):
         experiments = options.view_as(DebugOptions).experiments
     assert experiments == ["mine"] + ["disable_logging_submission_environment"] * (not has_pip)
