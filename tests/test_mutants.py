@@ -2,6 +2,8 @@
 """`python -m tools.mutants`: what it changes, and that each change is one of the program."""
 
 import ast
+import os
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +51,13 @@ def test_the_changes_of_a_seed_are_the_same_in_both_packages_and_all_are_program
         text = nearest.texts()[place.path]
         assert ast.dump(ast.parse(place.changed(text))) != ast.dump(ast.parse(text))
     assert all(place.path.startswith("tokenizer/kernels/") for place in mutants.chosen(5, 3, "tokenizer/kernels/"))
+
+
+def test_a_change_that_no_conftest_survives_is_noticed_and_a_test_that_is_gone_notices_nothing(tmp_path: Path) -> None:
+    copy = mutants.Copy.__new__(mutants.Copy)
+    copy.root, copy.environment = tmp_path, dict(os.environ)
+    (tmp_path / "test_a.py").write_text("def test_a(): pass\n")
+    option = 'def pytest_addoption(parser): parser.addoption("--quick")\n'
+    for conftest, test, is_noticed in ((option, "", False), (option, "::test_gone", False), ("1 / 0", "", True)):
+        (tmp_path / "conftest.py").write_text(conftest)
+        assert bool(copy.notices([f"test_a.py{test}"])) == is_noticed, (conftest, test)
