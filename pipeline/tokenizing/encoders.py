@@ -31,14 +31,25 @@ if TYPE_CHECKING:
 
 
 class Texts(NamedTuple):
-    """Documents, and their texts as the tokenizer gets them."""
+    """Documents, and their texts as the tokenizer gets them. `_replace(text=...)` changes these for all encoders."""
 
     documents: pa.RecordBatch
     """`schemas.DOCUMENTS` and more columns, as they were read."""
-    column: pa.Array
-    """string[n] or large_string[n], valid, no nulls: after text steps, without spans; of conversations the records."""
-    spans: "PreparedText | None" = None
-    """Where the config has spans: the texts with these."""
+    text: "pa.Array | PreparedText"
+    """string[n] or large_string[n], valid, no nulls: after text steps; of conversations the records. With
+    `spans` of the config: the texts with these."""
+
+    @property
+    def column(self) -> pa.Array:
+        """The texts, without spans."""
+        return self.text if isinstance(self.text, pa.Array) else self.text.documents()
+
+    @property
+    def spans(self) -> "PreparedText":
+        """The texts with their spans; raises ValueError if a step has put others in their place."""
+        if isinstance(self.text, pa.Array):
+            raise ValueError("a step has replaced texts in which `spans` of the config were found: it cannot have both")
+        return self.text
 
     @property
     def num_rows(self) -> int:
@@ -52,12 +63,9 @@ class Texts(NamedTuple):
 
     def filter(self, kept: npt.NDArray[np.bool_]) -> Self:
         """Returns some of the texts; `kept` is bool[n]."""
-        mask, spans = pa.array(kept), self.spans
-        return self._replace(
-            documents=self.documents.filter(mask),
-            column=self.column.filter(mask),
-            spans=None if spans is None else _some(spans, kept),
-        )
+        mask = pa.array(kept)
+        text = self.text.filter(mask) if isinstance(self.text, pa.Array) else _some(self.text, kept)
+        return self._replace(documents=self.documents.filter(mask), text=text)
 
 
 def _some(prepared: "PreparedText", kept: npt.NDArray[np.bool_]) -> "PreparedText":
@@ -139,13 +147,11 @@ class SpanEncoder(Encoder):
 
     def encode(self, texts: Texts, tally: Tally | None = None) -> Encoded:
         """Returns the tokens of texts, and the sources of their spans if the config keeps these."""
-        assert texts.spans is not None, "Normalize keeps them where the config has spans"
         ids, sources = self.text.encode_prepared(texts.spans, tally), self.text.sources(texts.spans)
         return Encoded(texts, ids, sources.cast(schemas.SPAN_SOURCES.type) if sources is not None else None)
 
     def encode_by(self, texts: Texts, by: TextByText, rows: npt.NDArray[np.int64]) -> pa.LargeListArray:
         """Returns the bare tokens of some texts."""
-        assert texts.spans is not None
         is_chosen = np.isin(np.arange(texts.num_rows), rows)
         return by.encode_segments(self.text.segments(_some(texts.spans, is_chosen)))
 
@@ -160,11 +166,12 @@ class FimEncoder(Encoder):
 
     def encode(self, texts: Texts, tally: Tally | None = None) -> Encoded:
         """Returns the tokens of texts."""
-        return Encoded(texts, self.fim.encode(texts.documents, self.names, tally))
+        return Encoded(texts, self.fim.encode(texts.documents, texts.column, self.names, tally))
 
     def encode_by(self, texts: Texts, by: TextByText, rows: npt.NDArray[np.int64]) -> pa.LargeListArray:
         """Returns the bare tokens of some texts."""
-        return self.fim.encode(texts.documents.take(pa.array(rows)), self.names, by=by)
+        documents, text = texts.documents.take(pa.array(rows)), texts.column.take(pa.array(rows))
+        return self.fim.encode(documents, text, self.names, by=by)
 
 
 @dataclasses.dataclass(frozen=True)

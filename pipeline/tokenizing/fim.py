@@ -69,6 +69,7 @@ class FillInMiddle:
     def encode(
         self,
         documents: pa.RecordBatch,
+        text: pa.Array,
         names: Sequence[str],
         tally: Tally | None = None,
         by: TextByText | None = None,
@@ -77,12 +78,13 @@ class FillInMiddle:
 
         Args:
           documents: `schemas.DOCUMENTS`.
+          text: string[n] or large_string[n], valid, no nulls: their texts.
           names: as for `document_keys`: what becomes of a document depends on its place and the seed alone.
           tally: as for `Tokenizer.encode_bare`.
           by: what encodes instead of the tokenizer; None: the tokenizer.
         """
         encode = self._tokenizer.encode_bare if by is None else by.encode_bare
-        rows = unchecked_text_rows(documents.column("text"))
+        rows = unchecked_text_rows(text)
         values, offsets = rows.values, rows.offsets
         at_tokens = self._config.level == "token"
         if at_tokens:
@@ -98,7 +100,7 @@ class FillInMiddle:
             # As many tokens as bytes at most, unless a normalizer makes more of them.
             asked = is_chosen & (sizes + 3 > (self._room if self._tokenizer.normalizer is None else 0))
             if not at_tokens and asked.any():
-                some = unchecked_text_rows(documents.column("text").filter(pa.array(asked)))
+                some = unchecked_text_rows(text.filter(pa.array(asked)))
                 bounds = _bounds(some.offsets, cuts[asked])
                 n_ids = np.zeros_like(sizes)
                 ids = encode(some._replace(offsets=bounds))

@@ -65,8 +65,8 @@ class Normalize:
     def _prepared(self, page: Page, documents: pa.RecordBatch) -> Page:
         assert self._work.text is not None
         prepared = languages.prepare(self._work.text, documents)
-        spans = prepared if self._work.config.spans else None
-        texts, gone = Texts(documents, prepared.documents(), spans), prepared.rejected
+        texts = Texts(documents, prepared if self._work.config.spans else prepared.documents())
+        gone = prepared.rejected
         page = dataclasses.replace(page, changes=_changes_of(prepared, int((~gone).sum())))
         if not gone.any():
             return dataclasses.replace(page, texts=texts)

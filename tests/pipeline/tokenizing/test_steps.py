@@ -5,6 +5,7 @@ import dataclasses
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from tests.plain_job import PlainJob
 from tokenmill.pipeline.books.quantities import TOO_LONG
@@ -51,7 +52,7 @@ class Shout:
     def __call__(self, page):
         if page.texts is None:
             return page
-        texts = page.texts._replace(column=pc.utf8_upper(page.texts.column))
+        texts = page.texts._replace(text=pc.utf8_upper(page.texts.column))
         is_one = pc.equal(pc.utf8_length(texts.column), 1).to_numpy(zero_copy_only=False)
         gone = Rejected(
             texts.filter(is_one).documents, "not_string", pa.array(["one letter"] * is_one.sum(), pa.string())
@@ -59,15 +60,23 @@ class Shout:
         return steps.reject(dataclasses.replace(page, texts=texts.filter(~is_one)), self._work, [gone])
 
 
-def test_a_step_of_ones_own(tmp_path, tiny_vocab_file, monkeypatch):
+FIM = {"level": "token", "rate": 1, "prefix": "[CLS]", "suffix": "[SEP]", "middle": "[MASK]"}
+
+
+@pytest.mark.parametrize("output", [{}, {"fim": FIM}], ids=["plain", "fim"])
+def test_a_step_of_ones_own(output, tmp_path, tiny_vocab_file, monkeypatch):
     monkeypatch.setattr(tokenize, "STEPS", (Normalize, Shout, Encode, Count))
     tokenizer = {"lowercase": False}
-    job = PlainJob(tmp_path, TEXTS, tiny_vocab_file, tokenizer=tokenizer).run()
+    job = PlainJob(tmp_path, TEXTS, tiny_vocab_file, tokenizer=tokenizer, output=dict(output)).run()
+    spans = [{"token": "[URL]", "find": "url"}]
+    with pytest.raises(ValueError, match="a step has replaced texts"):
+        PlainJob(tmp_path, TEXTS, tiny_vocab_file, "spans", tokenizer=tokenizer, spans=spans).run()
     monkeypatch.undo()
     (tmp_path / "other").mkdir()
-    loud = [text.upper() for text in TEXTS if len(text) != 1]
-    other = PlainJob(tmp_path / "other", loud, tiny_vocab_file, tokenizer=tokenizer).run()
-    assert [row["input_ids"] for row in job.rows()] == [row["input_ids"] for row in other.rows()]
+    loud = [text.upper() for text in TEXTS]
+    other = PlainJob(tmp_path / "other", loud, tiny_vocab_file, tokenizer=tokenizer, output=dict(output)).run()
+    expected = [row["input_ids"] for row, text in zip(other.rows(), loud, strict=True) if len(text) != 1]
+    assert [row["input_ids"] for row in job.rows()] == expected
     assert job.json("manifest.json")["totals"]["rejected"] == {"not_string": 1}
 
 
