@@ -118,7 +118,7 @@ class SourceConfig(Section):
     compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz"] = "auto"
     """`auto` decides per file by its first bytes."""
     encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
-    """For all but `parquet` and `arrow`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or
+    """For all but `wet`, `parquet` and `arrow`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or
     `shift_jis`; `auto` takes that of the byte order mark, without one UTF-8. A file that looks like another encoding is
     refused."""
     delimiter: Annotated[str, AfterValidator(_check_delimiter)] | None = None

@@ -400,14 +400,16 @@ def _look_at_text(handle: BinaryIO, head: bytes, whole: Piece, named: InputForma
     is_shown = named.begins is not None and named.begins.match(sample)
     if not is_shown and (other := other_format("", sample)):
         raise ValueError(f"is {other.what}, not {named.name}: {other.advice}")
-    encoding = settle_encoding(sample, config.encoding)
-    check_valid(sample, encoding)
+    asked = encoding = config.encoding if "encoding" in named.keys else "utf-8"
+    if "encoding" in named.keys:
+        encoding = settle_encoding(sample, asked)
+        check_valid(sample, encoding)
     ending = os.path.splitext(name.lower())[1]
     is_plain = config.compression == "auto" and compression == "none" and ending in COMPRESSION_SUFFIXES
     if is_plain and not _is_text(sample, encoding):
         raise ValueError(f"is no text, and not compressed, as {ending!r} says{beginning(handle)}; get it again")
     found = _check_format(named, name, sample.decode(encoding, "ignore").lstrip("\ufeff").encode(), config)
-    codec = encoding if compression == "none" else config.encoding
+    codec = encoding if compression == "none" else asked
     if config.messages_field is not None and "messages_field" not in found.keys:
         raise ValueError(f"is of format {found.name}, which has no messages for input.messages_field")
     return replace(whole, format=found.name, encoding=codec)

@@ -20,8 +20,9 @@ from tokenmill.pipeline.input.jsonl import Json, JsonLines
 from tokenmill.pipeline.input.rejects import Rejects
 from tokenmill.pipeline.input.streams import Stream
 
-_HEAD = re.compile(rb"WARC/\d\.\d\r\n((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
-_BARE_HEAD = re.compile(rb"WARC/\d\.\d\n")
+_HEAD = re.compile(rb"WARC/\d\.\d+\r\n(?:[!-9;-~]+:[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*)*\r\n")
+_FOLD = re.compile(r"\r\n[ \t]+")
+_BARE_HEAD = re.compile(rb"WARC/\d\.\d+\n")
 _MOST_HEAD_BYTES = 1 << 16
 _END = b"\r\n\r\n"
 _HEADERS = (
@@ -100,7 +101,7 @@ class WarcScanner(Scanner):
 def _headers(head: bytes) -> dict[str, str]:
     """Returns the headers in the beginning of a record, by their names as they are usually spelled."""
     headers: dict[str, str] = {}
-    for line in head.decode("utf-8", "replace").split("\r\n")[1:-2]:
+    for line in _FOLD.sub(" ", head.decode("utf-8", "replace")).split("\r\n")[1:-2]:
         name, _, value = line.partition(":")
         name, value = _SPELLED.get(name.lower(), name), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -158,8 +159,8 @@ class WetReader(JsonLines):
                     continue
             except UnicodeDecodeError as error:
                 if kind == "conversion":
-                    where = f"byte 0x{whole[error.start]:02x} at byte {error.start} of the record"
-                    reason, detail = "invalid_utf8", self._invalid.explain(whole, where)
+                    reason = "invalid_utf8"
+                    detail = f"byte 0x{whole[error.start]:02x} at byte {error.start} of the record"
             rejects.add(records.offset + start, stop - start, reason, detail, whole)
         ends = np.cumsum([0, *map(len, objects)])
         return self.parse_json(records.take(is_text), Json(b"".join(objects), ends[:-1], ends[1:]), rejects, n_skipped)

@@ -27,7 +27,7 @@ def test_records_have_their_headers_and_places(tmp_path):
     urls = ["http://a.example/ä?b=1: 2", "http://b.example"]
     texts = ["Title\nWARC/1.0\r\n\r\nno record\n\n", ""]
     pages = [
-        record(text, **{"WARC-Target-URI": url, "WARC-Record-ID": f"<urn:{i}>", "WARC-Date": "2026-01-02T03:04:05Z"})
+        record(text, **{"WARC-Target-URI": url, "WARC-Record-ID": f"\r\n <urn:{i}>", "WARC-Date": "2026-01-02T03:04:05Z"})
         for i, (text, url) in enumerate(zip(texts, urls, strict=True))
     ]
     data = b"".join([ABOUT, *pages])
@@ -92,6 +92,11 @@ def test_a_file_that_is_cut_or_no_wet_is_told(tmp_path):
     with pytest.raises(ValueError, match="header 'Content-Length' cannot be kept as int64: a header is a string"):
         read(tmp_path / "d.wet", keep_fields={"Content-Length": "int64"})
     assert read(tmp_path / "e.wet") == ([], [], 0, 0)
+    (tmp_path / "f.wet").write_bytes(record("ä" * 20) + record("ä".encode("latin-1") * 20).replace(b"1.0", b"0.18"))
+    for encoding in ("utf-8", "latin-1", "utf-16"):  # lengths are of bytes, so no file is decoded
+        found = read(tmp_path / "f.wet", encoding=encoding)
+        assert (found.texts, found.reasons) == (["ä" * 20], ["invalid_utf8"])
+        assert "input.encoding" not in found.rejects[0]["detail"]
 
 
 @given(
