@@ -63,8 +63,8 @@ PUBLIC_MODULES = {
 PUBLIC_NAMES = {
     "tokenmill.tokenizer": {
         "AddedToken", "BPE", "BPETrainer", "CharacterTrainer", "BertNormalizer", "BertPreTokenizer", "Encoding",
-        "Layout", "Padding", "Sampling", "ScannedTexts", "Tally", "TokenRun", "TemplateProcessing", "Tokenizer",
-        "TokenizerFileError", "Trainer", "Truncation", "UNICODE_VERSIONS", "Unigram", "UnigramTrainer",
+        "Layout", "PAD_NAMES", "Padding", "Sampling", "ScannedTexts", "Tally", "TokenRun", "TemplateProcessing",
+        "Tokenizer", "TokenizerFileError", "Trainer", "Truncation", "UNICODE_VERSIONS", "Unigram", "UnigramTrainer",
         "UnknownCharacterError", "WORD_COUNTS", "WordCounter", "WordLevel", "WordLevelTrainer", "WordPiece",
         "WordPieceTrainer", "add_word_counts", "check_array", "count_characters", "unchecked_text_rows",
     },

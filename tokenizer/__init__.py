@@ -5,6 +5,7 @@ import importlib
 import typing
 
 from tokenmill.tokenizer.added_tokens import AddedToken as AddedToken
+from tokenmill.tokenizer.composition import PAD_NAMES as PAD_NAMES
 from tokenmill.tokenizer.core import Tokenizer as Tokenizer
 from tokenmill.tokenizer.counting import WORD_COUNTS as WORD_COUNTS
 from tokenmill.tokenizer.counting import Tally as Tally

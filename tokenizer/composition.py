@@ -31,7 +31,7 @@ _ROWS = frozenset({"post_processor", "truncation", "padding"})
 """The other attributes that a `tokenizer.json` holds."""
 
 
-_PAD_NAMES = ("[PAD]", "<pad>", "<PAD>", "<|pad|>", "<|padding|>", "<|PAD_TOKEN|>")
+PAD_NAMES = ("[PAD]", "<pad>", "<PAD>", "<|pad|>", "<|padding|>", "<|PAD_TOKEN|>")
 """Names of the special tokens that are for padding only, as vocabularies in use have them."""
 
 
@@ -227,7 +227,7 @@ class Composition:
         if self.padding is not None:
             return self.padding.pad_id
         special = {token.content: token.id for token in self.added_tokens if token.special}
-        named = (special[name] for name in _PAD_NAMES if name in special)
+        named = (special[name] for name in PAD_NAMES if name in special)
         found = None if self.pad_token is None else self.token_to_id(self.pad_token)
         return found if found is not None else next(named, self.token_to_id("[PAD]"))
 

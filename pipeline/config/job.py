@@ -363,6 +363,10 @@ def _tokens(config: Config) -> Broken:
             yield name, token, "is the token of a span; name another one"
     if packing is not None:
         tokens |= {f"output.packing.{name}": getattr(packing, name) for name in ("separator", "pad_token")}
+        is_padded = packing.incomplete == "pad" and not (packing.separator or packing.pad_token)
+        if train is not None and is_padded and not train.has_padding:
+            allowed = "must be given, or separator, as tokenizer.train.special_tokens has none that is for padding; or "
+            yield "output.packing.pad_token", None, f"{allowed}set incomplete to short"
     for name, token in tokens.items():
         if train is not None and token is not None and token not in (*train.tokens, *config.text.tokens):
             listed = ", ".join(map(repr, train.tokens))

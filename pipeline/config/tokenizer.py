@@ -202,6 +202,13 @@ class TrainConfig(Section):
         return list(self.special_tokens or ())
 
     @property
+    def has_padding(self) -> bool:
+        """Whether one of the special tokens is for padding by its name."""
+        from tokenmill.tokenizer import PAD_NAMES
+
+        return not set(PAD_NAMES).isdisjoint(self.tokens)
+
+    @property
     def trainer_options(self) -> dict[str, Any]:
         """The options of the model's trainer, except the vocabulary size."""
         return {key: getattr(self, key) for key in OPTIONS[self.model] if key not in ("normalizer", "pre_tokenizer")}
@@ -305,7 +312,8 @@ class TokenizerConfig(Section):
         for name in ("oov", "add_special_tokens"):
             if getattr(self, name) and model != "wordpiece":
                 yield name, getattr(self, name), f"is for wordpiece, but train.model is {model!r}; remove it"
-        needed = {"padding": [self.padding.pad_token or "[PAD]"] if self.padding else []}
+        token = self.padding and (self.padding.pad_token or (None if self.train.has_padding else "[PAD]"))
+        needed = {"padding": [token] if token else []}
         needed["add_special_tokens"] = ["[CLS]", "[SEP]"] if self.add_special_tokens else []
         needed["oov: byte"] = list(BYTE_TOKENS) if self.oov == "byte" else []
         for why, names in needed.items():

@@ -27,7 +27,9 @@ def test_records_have_their_headers_and_places(tmp_path):
     urls = ["http://a.example/ä?b=1: 2", "http://b.example"]
     texts = ["Title\nWARC/1.0\r\n\r\nno record\n\n", ""]
     pages = [
-        record(text, **{"WARC-Target-URI": url, "WARC-Record-ID": f"\r\n <urn:{i}>", "WARC-Date": "2026-01-02T03:04:05Z"})
+        record(
+            text, **{"WARC-Target-URI": url, "WARC-Record-ID": f"\r\n <urn:{i}>", "WARC-Date": "2026-01-02T03:04:05Z"}
+        )
         for i, (text, url) in enumerate(zip(texts, urls, strict=True))
     ]
     data = b"".join([ABOUT, *pages])
