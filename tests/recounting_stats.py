@@ -252,9 +252,9 @@ def _languages(documents, tokenizer, dropped):
             "sample": sampled(texts, tokenizer),
         }
     prices = {code: found["tokens_per_character"] for code, found in by_code.items() if found["tokens_per_character"]}
-    reference = max(sorted(prices), key=lambda code: by_code[code]["characters"])
+    reference = max(sorted({*prices} - {"und"}), key=lambda code: by_code[code]["characters"], default=None)
     for code, found in by_code.items():
-        found["premium"] = prices[code] / prices[reference] if code in prices else None
+        found["premium"] = prices[code] / prices[reference] if reference and code in prices else None
     differences = sum(abs(a - b) for a in prices.values() for b in prices.values())
     return {
         "reference": reference,

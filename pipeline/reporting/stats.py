@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.books.counts import LANGUAGE, STEP
 from tokenmill.pipeline.books.ledger import LOST
+from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.reporting.stats_file import (
     FORMAT_VERSION,
     Chat,
@@ -76,7 +77,7 @@ def summarize(
         "text": summarize_text(steps, spans) if steps or spans else None,
         "languages": _languages(by_language) if by_language else None,
         "packing": None if packing is None else packed(packing),
-        "windows": None if windows is None else Windows.of(windows),
+        "windows": None if windows is None else _windows(windows),
         "chat": None if chat is None else _chat(chat, s["n_tokens"], packing),
         "sources": {name: source(read) for name, read in by_source.items()} or None,
     }
@@ -109,6 +110,11 @@ def packed(counts: Mapping[str, int]) -> Packing:
     return Packing.of(counts, share_of_padding=ratio(counts["n_padding"], n_ids))
 
 
+def _windows(counts: Mapping[str, int]) -> Windows:
+    n_tokens = counts["n_tokens"] + counts["n_repeated"]
+    return Windows.of(counts, share_of_tokens_repeated=ratio(counts["n_repeated"], n_tokens))
+
+
 def source(read: Mapping[str, Any]) -> Source:
     """Returns what stats.json says of a source, or a report of a file, from the `PieceCounts` that are not zero."""
     lost = {kind: sum(read.get(kind, {}).values()) for kind in ("rejected", "filtered")}
@@ -133,7 +139,7 @@ def _languages(by_language: Mapping[str, Mapping[str, int]]) -> Languages:
     counts = {code: Counter(each) for code, each in by_language.items()}
     prices = {code: ratio(n["text_tokens"], n["characters"]) for code, n in counts.items()}
     paying = {code: price for code, price in prices.items() if price}
-    reference = max(sorted(paying), key=lambda code: counts[code]["characters"], default=None)
+    reference = max(sorted({*paying} - {UNKNOWN}), key=lambda code: counts[code]["characters"], default=None)
     premium = {code: price / paying[reference] for code, price in paying.items() if reference}
     return Languages(
         reference=reference,

@@ -191,7 +191,8 @@ class Unknown(_Part):
     share_of_tokens: Annotated[Share, Per("oov_tokens", "tokens")]
     characters: Annotated[Count, Of("oov_chars")]
     """Characters of the normalized text that unknown tokens stand for."""
-    share_of_characters: Annotated[Share, Per("oov_chars", "chars")]
+    share_of_characters: Annotated[Ratio, Per("oov_chars", "chars")]
+    """characters / those of the texts; above 1 where the tokenizer's normalizer makes several of one."""
     words: Annotated[Count, Of("oov_words")]
     """Words with an unknown token, all occurrences."""
     share_of_words: Annotated[Share, Per("oov_words", "words")]
@@ -332,7 +333,7 @@ class Languages(_Part):
     """Counts by language; absent if the config has no `languages`."""
 
     reference: str | None
-    """The language with the most characters."""
+    """The language with the most characters, and one that was identified: not `und`."""
     gini_of_tokens_per_character: Ratio
     """The Gini coefficient over languages: 0 if all have the same tokens per character, near 1 if very unequal."""
     by_code: dict[str, Language]
@@ -367,7 +368,8 @@ class Windows(_Part):
     repeated: Count
     """Tokens that windows have in common with the previous window."""
     special: Count
-    share_of_tokens_repeated: Annotated[Share, Per("repeated", "tokens")]
+    share_of_tokens_repeated: Share
+    """repeated / (tokens + repeated)."""
     windows_per_document: Annotated[Ratio, Per("windows", "documents")]
 
 

@@ -59,6 +59,9 @@ def test_the_flow_adds_up_and_has_the_numbers_of_the_manifest(job):
         assert by_name["positions in packed sequences"] == 16 * totals["packing"]["n_sequences"]
     if "windows" in totals:
         assert by_name["tokens of windows"] == totals["shard_tokens"]
+        windows = job.json("stats.json")["windows"]
+        n_tokens = totals["shard_tokens"] - windows["special"]
+        assert windows["share_of_tokens_repeated"] == windows["repeated"] / n_tokens > 0
 
 
 def test_a_report_shows_itself_in_a_notebook_in_a_frame_that_nothing_leaves(job):
