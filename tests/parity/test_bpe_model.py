@@ -28,6 +28,7 @@ DIFFERENCES = {
     "two tokens with one id": "refused; HF takes either",
     "ids beyond 2^24-1": "refused; HF takes any 32-bit id",
     "merge shorter than the prefix": "refused; HF panics",
+    "offsets of the bytes of markers": "those of the character that is marked; HF counts on behind it, beyond the word",
 }
 LETTERS = "abcdé玫𝖟"
 
@@ -184,4 +185,9 @@ def test_the_differences_are_these() -> None:
     with pytest.raises(ValueError, match="shorter than the continuing prefix"):
         BPE({"a": 0, "b": 1}, [("a", "b")], continuing_subword_prefix="##")
     seen.add("merge shorter than the prefix")
+    model = hf.models.BPE({f"<0x{b:02X}>": b for b in range(256)}, [], byte_fallback=True, end_of_word_suffix="#")
+    text = hf.Tokenizer(model).to_str()
+    if hf.Tokenizer(model).encode("é").offsets == [(0, 1), (0, 1), (2, 3)]:
+        assert Tokenizer.from_str(text).encode("é").offsets == [(0, 1)] * 3
+        seen.add("offsets of the bytes of markers")
     assert seen == set(DIFFERENCES)

@@ -29,6 +29,8 @@ DIFFERENCES = {
     "BPE-dropout of a file": "for sampling= only; HF drops merges in every call, at random",
     "tokens that take the same white space": "the first takes it; HF crashes if the second is white space itself",
     "Prepend of nothing": "changes nothing; HF forgets where the first character came from",
+    "added tokens that normalize alike": "the last of them; HF draws one whenever a tokenizer is made",
+    "Metaspace behind ByteLevel": "refused unless it changes nothing; HF puts what is no byte in front of bytes",
     "what Replace puts in front": "stays; HF's ByteLevel behind other pre-tokenizers has it twice, alone it crashes",
 }
 ATTRIBUTES = (
@@ -131,6 +133,17 @@ def test_the_differences_are_these() -> None:
     theirs.add_tokens([hf.AddedToken("x", normalized=True)])
     if Tokenizer.from_str(theirs.to_str()).encode("the").ids != theirs.encode("the").ids:
         seen.add("added tokens that normalize to nothing")
+    theirs.normalizer = normalizers.Lowercase()
+    theirs.add_tokens([hf.AddedToken(token, normalized=True) for token in ("É", "é")])
+    text, last = theirs.to_str(), theirs.token_to_id("é")
+    if len({*(hf.Tokenizer.from_str(text).encode("é").ids[0] for _ in range(64))}) == 2:
+        assert Tokenizer.from_str(text).encode("é").ids == [last]
+        seen.add("added tokens that normalize alike")
+    theirs.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), pre_tokenizers.Metaspace()])
+    assert theirs.pre_tokenizer.pre_tokenize_str("a") == [("▁Ġa", (0, 1))]
+    with pytest.raises(ValueError, match="cannot come after ByteLevel"):
+        Tokenizer.from_str(theirs.to_str())
+    seen.add("Metaspace behind ByteLevel")
     theirs = hf.Tokenizer.from_str(families.family("metaspace first"))
     theirs.normalizer = normalizers.NFKC()
     theirs.pre_tokenizer = pre_tokenizers.Sequence(

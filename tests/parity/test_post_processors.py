@@ -33,6 +33,8 @@ DIFFERENCES = {
     "sequences after a layout": "a ByteLevel after a template changes nothing; HF numbers the parts of the template",
     "sequences without a post-processor": "none for padding, two for every part of a pair; HF forgets them",
     "templates without A, or of a pair without B": "refused, and with one twice; HF leaves the text out",
+    "a second layout in a Sequence": "refused, as is trim_offsets behind BertProcessing or RobertaProcessing; "
+    "HF takes special tokens for text",
 }
 ATTRIBUTES = (
     "ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids",
@@ -239,4 +241,11 @@ def test_the_differences_are_these() -> None:
     both = hf.Tokenizer.from_str(file)
     if (both.encode("a").ids, both.encode("a", "a").ids) == ([], [0]):
         seen.add("templates without A, or of a pair without B")
+    bert, trims = PAIRS["bert"], (ours.ByteLevel(trim_offsets=True), None)
+    for second, words in ((bert, "may hold one layout"), (trims, "put it before")):
+        with pytest.raises(ValueError, match=words):
+            ours.Sequence((bert[0], second[0]))
+    both.post_processor = theirs.Sequence([bert[1], bert[1]])
+    if both.encode("a").ids == [256, 256, 0, 257, 257]:
+        seen.add("a second layout in a Sequence")
     assert seen == set(DIFFERENCES)
