@@ -139,7 +139,8 @@ class RowTransform(FallibleTransform):
         failed = outputs | "Failed" >> beam.Filter(lambda each: isinstance(each, Failed)).with_output_types(
             typehints.Any
         )
-        return self._results(pcoll, (results, failed) | "Both" >> beam.Flatten(), results.element_type, failing)
+        both = (results, failed) | "Both" >> beam.Flatten().with_output_types(Any)
+        return self._results(pcoll, both, results.element_type, failing)
 
     def _make(self, batches: PCollection[pa.RecordBatch], pcoll: PCollection[Any]) -> PCollection[Any]:
         """Returns the results of a step whose work returns batches.

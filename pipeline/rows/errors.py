@@ -74,7 +74,8 @@ class ErrorHandling:
             element_type = typehints.Any
         letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
         deal = beam.ParDo(_DealFn(self, step, make))
-        dealt = outputs | "DealFailed" >> deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
+        both = deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
+        dealt = outputs | "DealFailed" >> both.with_output_types(typehints.Any)
         good, bad = dealt[self.main_tag], dealt[self.dead_letter_tag]
         good.element_type, bad.element_type = made, letters
         if self.threshold < 1:
@@ -94,6 +95,7 @@ class ErrorHandling:
         return good
 
 
+@beam.typehints.with_output_types(Any)  # what ALL_REQUIRED of type_check_strictness asks for
 class FallibleTransform(beam.PTransform):
     """A step with an optional second output, for elements that it cannot use."""
 

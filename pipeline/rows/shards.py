@@ -47,6 +47,7 @@ _folders: weakref.WeakKeyDictionary[beam.Pipeline, set[str]] = weakref.WeakKeyDi
 """Where the steps of each pipeline write to: each of two in one folder would remove the shards of the other."""
 
 _SHARD = re.compile(r"tokens-\d+-of-\d+\.")
+_Dealt = Tuple[int, pa.RecordBatch]
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
 
 
@@ -127,13 +128,13 @@ class WriteShards(RowTransform):
             )
         folders.add(folder)
         declared_types.check_global(pcoll, "WriteShards")
-        deal = beam.FlatMap(_dealt, self._n_shards).with_output_types(Tuple[int, pa.RecordBatch])
-        numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
-        empty = numbers | "Empty" >> beam.Map(_no_rows).with_output_types(Tuple[int, pa.RecordBatch])
+        deal = beam.FlatMap(_dealt, self._n_shards).with_output_types(_Dealt)
+        numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards))).with_output_types(int)
+        empty = numbers | "Empty" >> beam.Map(_no_rows).with_output_types(_Dealt)
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._tokenizer)
         write = beam.ParDo(fn, self._tokenizer.side_input)
-        keyed = (batches | "Deal" >> deal, empty)
-        written = keyed | "All" >> beam.Flatten() | "ByShard" >> beam.GroupByKey() | "Write" >> write
+        keyed = (batches | "Deal" >> deal, empty) | "All" >> beam.Flatten().with_output_types(_Dealt)
+        written = keyed | "ByShard" >> beam.GroupByKey() | "Write" >> write
         files = beam.pvalue.AsList(written)
         rows = call_once(pcoll.pipeline, "Publish", _publish, files, self._output, self._n_shards)
         return rows | "Files" >> beam.FlatMap(_rows_of).with_output_types(_WRITTEN)

@@ -28,11 +28,11 @@ from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary, train_vocabularies
 from tokenmill.pipeline.transforms.stages import (
+    Number,
     StageReport,
     call_once,
     compiled_tokenizer,
     enter_stage,
-    number_of,
     with_memory,
 )
 from tokenmill.pipeline.transforms.tokenizing import ReadPlan
@@ -105,14 +105,14 @@ class MergeCounts(beam.PTransform):
 
     def expand(self, runs: PCollection[SplitRuns]) -> PCollection[str]:  # noqa: D102
         of, pipeline, splits = self.counting, runs.pipeline, AsList(runs)
-        numbers = pipeline | "Partitions" >> beam.Create(list(range(of.n_partitions)))
+        numbers = pipeline | "Partitions" >> beam.Create(list(range(of.n_partitions))).with_output_types(int)
         bound: int | AsSingleton = of.counts.min_count - 1
         if of.counts.max_words is not None:
             histogram = beam.Map(_histogram, splits, of).with_output_types(_Histogram)
             histograms = AsList(numbers | "Histogram" >> histogram)
             bound = AsSingleton(call_once(pipeline, "FindBound", finishing.find_bound, histograms, of.counts))
         merge = beam.ParDo(_MergePartitionFn(of), splits, bound).with_output_types(int)
-        n_merged = number_of(numbers | "MergePartition" >> merge, "NumberMerged")
+        n_merged = AsSingleton(numbers | "MergePartition" >> merge | "NumberMerged" >> Number(), 0)
         return call_once(pipeline, "FinishCounts", _finish_counts, n_merged, of, self.plan_path, kind=str)
 
 

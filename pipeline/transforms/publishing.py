@@ -21,7 +21,7 @@ from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms.elements import Done
-from tokenmill.pipeline.transforms.stages import call_once, compiled_tokenizers, enter_stage, number_of
+from tokenmill.pipeline.transforms.stages import Number, call_once, compiled_tokenizers, enter_stage
 from tokenmill.pipeline.transforms.tokenizing import Tokenized
 
 _Jobs = Mapping[str, tuple[Config, Job]]
@@ -48,7 +48,7 @@ class Publish(beam.PTransform):
         if self.tokenized is None:
             finishing = _finish_counting, counted, vocabularies, plan.job, plan.config, plan.lease
             return call_once(pipeline, "Finish", *finishing, kind=str)
-        n_done = number_of(self.tokenized.shards or self.tokenized.splits, "NumberDone")
+        n_done = AsSingleton((self.tokenized.shards or self.tokenized.splits) | "NumberDone" >> Number(), 0)
         jobs = {name: (each.config, each.job) for name, each in plan.folders.items()}
         done = n_done, counted, vocabularies, self._added_up(jobs, self.tokenized)
         whole = jobs, plan.config, plan.job, plan.lease
@@ -72,7 +72,8 @@ class Publish(beam.PTransform):
             if done is not None
         ]
         add_up = beam.Map(_add_up_chunk, jobs, *self.tokenizers).with_output_types(tuple[int, str])
-        return AsList(keyed | "AllChunks" >> beam.Flatten() | beam.GroupByKey() | "AddUp" >> add_up)
+        chunks = keyed | "AllChunks" >> beam.Flatten().with_output_types(tuple[_Chunk, Done])
+        return AsList(chunks | beam.GroupByKey() | "AddUp" >> add_up)
 
 
 def _by_chunk(done: Done | SplitRuns, kind: str, n: int) -> tuple[_Chunk, Done]:

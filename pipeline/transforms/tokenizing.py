@@ -26,12 +26,11 @@ Shards that an earlier run has merged from the same plan are found first; runs a
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection, TaggedOutput
-from apache_beam.transforms.combiners import CountCombineFn
 from apache_beam.typehints import no_annotations
 
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
@@ -48,6 +47,7 @@ from tokenmill.pipeline.tokenizing.tokenize import SplitWriter, load_committed, 
 from tokenmill.pipeline.transforms.elements import Done, Todo
 from tokenmill.pipeline.transforms.stages import (
     Meter,
+    Number,
     StageReport,
     TokenizerText,
     compiled_tokenizer,
@@ -77,6 +77,7 @@ class PagesRead(NamedTuple):
     """The splits that folders have already."""
 
 
+@beam.typehints.with_output_types(Any)
 @dataclasses.dataclass(eq=False)
 class TokenizeCorpus(beam.PTransform):
     """Tokenizes all splits of a plan, each read once, into committed shards of every folder.
@@ -108,9 +109,10 @@ class TokenizeCorpus(beam.PTransform):
         for step in STEPS:  # Normalize, Encode, Count
             pages = pages | step.__name__ >> beam.ParDo(StepFn(step)).with_output_types(Page)
         written = pages | write >> beam.ParDo(WriteFn(write)).with_output_types(made)
-        return (read.committed, written) | "AllSplits" >> beam.Flatten()
+        return (read.committed, written) | "AllSplits" >> beam.Flatten().with_output_types(made)
 
 
+@beam.typehints.with_output_types(Any)
 @dataclasses.dataclass(eq=False)
 class ReadSplits(beam.PTransform):
     """Reads the splits of a plan into pages. Input: a pipeline. Outputs: those of `PagesRead`."""
@@ -123,8 +125,9 @@ class ReadSplits(beam.PTransform):
     @no_annotations
     def expand(self, begin: PBegin) -> PagesRead:  # noqa: D102
         find = beam.ParDo(FindCommitted(self.plan), self.are_merged, *self.tokenizers)
+        find = find.with_outputs(_COMMITTED, main="todo").with_output_types(Any)
         splits = begin | "ReadPlan" >> ReadPlan(self.plan.plan_path)
-        todo, committed = splits | "FindCommitted" >> find.with_outputs(_COMMITTED, main="todo")
+        todo, committed = splits | "FindCommitted" >> find
         todo.element_type = Todo
         committed.element_type = Done if self.plan.config.output.shuffle is None else SplitRuns
         read = beam.ParDo(ReadPages(self.plan.config.output.path)).with_output_types(Page)
@@ -341,12 +344,15 @@ class FindMergedShards(beam.PTransform):
         numbers = [(i, each.n_shards) for i, each in enumerate(shards)]
         return (
             begin
-            | "Folders" >> beam.Create(numbers)  # only the number of their shards, to keep the graph small
+            | "Folders"
+            >> beam.Create(numbers).with_output_types(
+                tuple[int, int]
+            )  # only the number of their shards, to keep the graph small
             | "NumberShards"
             >> beam.FlatMapTuple(lambda i, n: itertools.product([i], range(n))).with_output_types(tuple[int, int])
             | "SpreadShards" >> beam.Reshuffle()
             | "FindMerged" >> find.with_output_types(int)
-            | "NumberMerged" >> beam.CombineGlobally(CountCombineFn()).without_defaults()
+            | "NumberMerged" >> Number()
             | "AreAll" >> beam.Map(lambda n: n == n_shards).with_output_types(bool)
         )
 

@@ -54,6 +54,17 @@ def test_types_are_what_they_say(check, tokenizer):
         pipeline.run()
 
 
+def test_every_step_has_a_type_as_beam_can_require(tokenizer, tmp_path):
+    """But for steps with one of Beam's combines, which have none."""
+    with open_runner(choose_runner(("--type_check_strictness=ALL_REQUIRED",), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        rows = pipeline | beam.Create([as_row(0, "a")]).with_output_types(
+            RowTypeConstraint.from_fields([("text", str)])
+        )
+        tokens, _ = rows | Tokenize(tokenizer).with_exception_handling()
+        _ = tokens | WriteShards(str(tmp_path), tokenizer).with_exception_handling()
+
+
 def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
     def build(elements, kind):
         return lambda pipeline: (
