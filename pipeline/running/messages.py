@@ -89,7 +89,10 @@ def _says_more(record: logging.LogRecord) -> bool:
 
 
 # When a worker or a job server ends, its connections break, and the threads that read from them fail.
-_THREADS_OF_RUNNERS = ("beam_control_read", "read_grpc_client_inputs", "wait_until_finish_read", "run_worker")
+_THREADS_OF_RUNNERS = (
+    *("beam_control_read", "read_grpc_client_inputs", "read_state", "read_log_control_messages"),
+    *("forward_grpc_outputs", "wait_until_finish", "run_worker"),
+)
 
 
 def _report_thread_error(args: threading.ExceptHookArgs) -> None:
@@ -109,13 +112,11 @@ class _StderrHandler(logging.StreamHandler[Any]):
         return sys.stderr
 
 
-@contextlib.contextmanager
-def without_tracebacks() -> Iterator[None]:
-    """Keeps Beam's workers (2.77) from printing, one each, the traceback that the runner raises as well."""
+def silence_workers() -> None:
+    """Keeps Beam's workers (2.77) in this process from printing, one each, the traceback that the runner raises, too.
+
+    For good: a job may fail, and its other workers after it.
+    """
     from apache_beam.runners.worker import sdk_worker
 
     sdk_worker.print = lambda *_, **__: None  # type: ignore[attr-defined]  # found before the built-in one
-    try:
-        yield
-    finally:
-        vars(sdk_worker).pop("print", None)  # another job of this process may have ended first

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Literal
 
-from tokenmill.pipeline.running.messages import without_tracebacks
+from tokenmill.pipeline.running.messages import silence_workers
 
 if typing.TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -178,8 +178,8 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
         if not any(metadata.distributions(name="pip")):
             args.append("--experiments=disable_logging_submission_environment")
         # Always with a list: without one Beam would parse sys.argv.
-        with without_tracebacks():  # of workers in this process, which `--environment_type=LOOPBACK` asks for
-            yield settings.name, PipelineOptions(args)
+        silence_workers()  # which are in this process with `--environment_type=LOOPBACK`
+        yield settings.name, PipelineOptions(args)
         return
 
     options = PipelineOptions(
@@ -205,8 +205,8 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
         threads = environments.EmbeddedPythonGrpcEnvironment(
             data_buffer_time_limit_ms=NEVER_MS, capabilities=environments.python_sdk_capabilities()
         )
-        with without_tracebacks():
-            yield _fn_api_runner(threads, options), options
+        silence_workers()
+        yield _fn_api_runner(threads, options), options
     else:
         yield _fn_api_runner(None, options), options
 

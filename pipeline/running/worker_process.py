@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.running.messages import configure_logging, without_tracebacks
+from tokenmill.pipeline.running.messages import configure_logging, silence_workers
 from tokenmill.pipeline.running.outlets import outlive_readers
 from tokenmill.tokenizer.compiling.waiting import waiting
 
@@ -84,14 +84,14 @@ def _work(worker_id: str, control: str, provision: str, host: str) -> None:
 
     options, capabilities = _ask_runner(worker_id, provision) if provision else ({}, [])
     _set_options(options)
-    with without_tracebacks():
-        Harness(
-            control,
-            worker_id=worker_id,
-            state_cache_size=_STATE_CACHE_BYTES,
-            data_buffer_time_limit_ms=0,  # by size only: a timer would cut elements in half
-            runner_capabilities=frozenset(capabilities),
-        ).run()
+    silence_workers()
+    Harness(
+        control,
+        worker_id=worker_id,
+        state_cache_size=_STATE_CACHE_BYTES,
+        data_buffer_time_limit_ms=0,  # by size only: a timer would cut elements in half
+        runner_capabilities=frozenset(capabilities),
+    ).run()
 
 
 def _ask_runner(worker_id: str, address: str) -> tuple[dict[str, Any], list[str]]:

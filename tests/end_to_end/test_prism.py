@@ -25,6 +25,11 @@ def external(prism, worker_service):
     return service, ["--", *prism, "--environment_type=EXTERNAL", f"--environment_config={address}"]
 
 
+@pytest.fixture
+def loopback(prism):
+    return None, ["--", *prism, "--environment_type=LOOPBACK"]
+
+
 def wait_until(is_so, running):
     deadline = time.monotonic() + 100
     while not is_so():
@@ -76,9 +81,9 @@ def test_a_killed_worker_fails_the_job_which_is_resumed(make_job, sections, exte
     finish_and_compare(job, make_job, sections, *options)
 
 
-def test_ctrl_c_is_one_line(make_job, sections, prism):
+def test_ctrl_c_is_one_line(make_job, sections, loopback):
+    _, options = loopback
     job = make_job("job", **sections)
-    options = ["--", *prism, "--environment_type=LOOPBACK"]
     running = job.start("run", *options, forked=False)
     wait_for_the_first_split(job, running)
     (server,) = psutil.Process(running.pid).children()
@@ -91,10 +96,12 @@ def test_ctrl_c_is_one_line(make_job, sections, prism):
     finish_and_compare(job, make_job, sections, *options)
 
 
-def test_a_job_that_fails_says_why_in_the_last_line(make_job, sections, external, corpus):
+@pytest.mark.parametrize("workers", ["external", "loopback"])
+def test_a_job_that_fails_says_why_in_the_last_line(workers, request, make_job, sections, corpus):
     (corpus / "g.jsonl").write_text('{"no": "text"}\n')
     job = make_job("job", **sections)
-    running = job.start("run", "--set", "input.max_rejected=0", *external[1])
+    _, options = request.getfixturevalue(workers)
+    running = job.start("run", "--set", "input.max_rejected=0", *options, forked=False)
     _, messages = running.communicate(timeout=100)
     assert running.returncode == 1, messages
     assert all(line.startswith("tokenmill: ") for line in messages.splitlines()), messages
