@@ -3,8 +3,10 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,17 @@ TokenizerSource = str | os.PathLike[str] | Tokenizer | PCollection[str] | AsSing
 - A PCollection of one `tokenizer.json` as text, for example the output of `TrainVocabulary`, or `AsSingleton` of one,
   which may change from window to window.
 """
+
+
+class _OneText(AsSingleton):
+    """As Beam's, whose words about a second value show both values whole."""
+
+    @staticmethod
+    def _from_runtime_iterable(it: Iterable[str], options: dict[str, Any]) -> object:
+        texts = list(itertools.islice(it, 2))
+        if len(texts) > 1:
+            raise ValueError("the side input with the tokenizer holds several texts; it needs one in each window")
+        return AsSingleton._from_runtime_iterable(texts, options)
 
 
 class GivenTokenizer:
@@ -50,7 +63,8 @@ class GivenTokenizer:
         elif isinstance(source, str | os.PathLike):
             self._text = _read(os.fspath(source)).to_str()
         elif isinstance(source, PCollection | AsSingleton):
-            self.side_input = AsSingleton(source) if isinstance(source, PCollection) else source
+            default = getattr(source, "default_value", AsSingleton._NO_DEFAULT)
+            self.side_input = _OneText(source.pvalue if isinstance(source, AsSingleton) else source, default)
         else:
             raise TypeError(
                 f"a tokenizer is a path, a Tokenizer, a PCollection of one or AsSingleton, got {type(source).__name__}"

@@ -159,13 +159,22 @@ def test_what_schemas_of_beam_misread_is_passed_on_as_it_is(tokenizer):
     run_inline(build)
 
 
-def test_an_empty_side_input_is_named(tokenizer):
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ([], r"the side input with the tokenizer holds no tokenizer\.json as text"),
+        # Beam's words show both values whole.
+        (["a" * 999] * 2, r"^the side input with the tokenizer holds several texts; it needs one in each window"),
+    ],
+)
+def test_a_side_input_without_one_text_is_named(texts, words, tokenizer):
     def build(pipeline):
-        nothing = pipeline | "Nothing" >> beam.Create([]).with_output_types(str)
-        return pipeline | beam.Create(["a"]) | Tokenize(nothing)
+        side = pipeline | "Side" >> beam.Create(texts).with_output_types(str)
+        return pipeline | beam.Create(["a"]) | Tokenize(side)
 
-    with pytest.raises(Exception, match=r"the side input with the tokenizer holds no tokenizer\.json as text"):
+    with pytest.raises(Exception, match=words) as error:
         run_inline(build)
+    assert len(str(error.value)) < 200
     several = beam.pvalue.AsList(beam.Pipeline() | beam.Create(["a"]))
     with pytest.raises(TypeError, match="a tokenizer is a path, a Tokenizer, a PCollection of one or AsSingleton"):
         Tokenize(several)
