@@ -185,7 +185,9 @@ def check_windows_stay(step: str, otherwise: str, windowfn: Any) -> None:
 
 
 def check_global(pcoll: Any, step: str) -> None:
-    """Raises ValueError if a PCollection is in windows, for a step that has one result for all."""
+    """Raises ValueError if a PCollection is in windows or has no end, for a step that has one result for all."""
+    if not pcoll.is_bounded:
+        raise ValueError(f"{step}: it has one result for all rows, and these are a stream, which has no end")
     windowing = pcoll.windowing
     if not windowing.is_default():
         options = ", ".join(f"{name}={value}" for name, value in sorted(vars(windowing.windowfn).items()))
