@@ -87,7 +87,7 @@ def section(model: type[_Section], path: str, keys: object, step: str) -> _Secti
 
     Args:
       model: the class of the section.
-      path: where a config has it, for messages, as `tokenizer.train`.
+      path: where a config has it, for messages, as `tokenizer.train`; "": it is the arguments of the step.
       keys: its keys, or the section itself.
       step: the name of the step.
 
@@ -97,7 +97,7 @@ def section(model: type[_Section], path: str, keys: object, step: str) -> _Secti
     try:
         return model.model_validate(keys)
     except ValidationError as error:
-        above = tuple(path.split("."))
+        above = tuple(filter(None, path.split(".")))
         problems = itertools.chain.from_iterable(_describe({**e, "loc": (*above, *e["loc"])}) for e in error.errors())
         raise ConfigError([f"{step}: {problem}" for problem in problems]) from None
 
@@ -277,6 +277,7 @@ _EXPECTED = {
     "string_type": "must be text; quote it if it looks like something else",
     "string_too_short": "must not be empty",
     "list_type": "must be a list",
+    "dict_type": "must be a section",
     "too_short": "must have at least {min_length} element",
     "too_long": "must have at most {max_length} element",
     "greater_than_equal": "must be at least {ge}",

@@ -27,6 +27,7 @@ from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.rows.arguments import checked
 from tokenmill.pipeline.rows.arrow_coder import register_batches
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, failed_element
 from tokenmill.pipeline.splits import Piece, Split
@@ -58,6 +59,7 @@ class ReadCorpus(FallibleTransform):
     how it begins; `stack` is empty.
     """
 
+    @checked
     def __init__(
         self,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],

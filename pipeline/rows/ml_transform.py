@@ -16,6 +16,7 @@ from apache_beam.typehints import no_annotations
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.rows.arguments import checked
 from tokenmill.pipeline.rows.tokenize import Tokenize
 from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary
 
@@ -29,6 +30,7 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
     The artifact is a `tokenizer.json`, which other libraries read too.
     """
 
+    @checked
     def __init__(self, columns: Sequence[str], *, max_length: int | None = None, **train: Any) -> None:
         """Makes the operation.
 
@@ -40,8 +42,6 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
         Raises:
           ValueError: if an option is not allowed; the message names it.
         """
-        if isinstance(columns, str):
-            raise TypeError(f"columns must be a list, got one str, {columns!r}; put it into a list")
         TrainVocabulary(**train)  # raises here what the pipeline would raise later
         truncation = None if max_length is None else {"max_length": max_length}
         section(TokenizerConfig, "tokenizer", {"truncation": truncation}, type(self).__name__)  # this, too

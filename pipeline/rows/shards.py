@@ -29,6 +29,7 @@ from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.rows import declared_types
+from tokenmill.pipeline.rows.arguments import checked
 from tokenmill.pipeline.rows.batching import Compute, RowTransform, Work
 from tokenmill.pipeline.rows.elements import STRINGS, Column, Field
 from tokenmill.pipeline.rows.errors import RowsError
@@ -70,6 +71,7 @@ class WriteShards(RowTransform):
     There is no ledger and no manifest; a job of `tokenmill run` has both, and needs no shuffle.
     """
 
+    @checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -99,12 +101,8 @@ class WriteShards(RowTransform):
         Raises:
           OSError, ValueError: if `tokenizer` cannot be read or is not a tokenizer, or an argument is not allowed.
         """
-        if format not in ("parquet", "tfrecord", "arrow"):
-            raise ValueError(f"WriteShards: format {format!r}: allowed are parquet, tfrecord, arrow; jobs write more")
         if not isinstance(n_shards, int | np.integer) or n_shards < 1:
             raise ValueError(f"WriteShards: n_shards must be a number from 1, got {n_shards!r}")
-        if padding_side not in ("right", "left", None):
-            raise ValueError(f"WriteShards: padding_side must be right, left or None, got {padding_side!r}")
         path = os.fspath(path) if isinstance(path, os.PathLike) else path
         keys = {"path": path, "format": format, "compression": compression}
         self._output = section(OutputConfig, "output", keys, "WriteShards")

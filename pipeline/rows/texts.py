@@ -14,6 +14,7 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.file import section
 from tokenmill.pipeline.config.text import ChatConfig, with_template
 from tokenmill.pipeline.input.columnar import without_padding
+from tokenmill.pipeline.rows.arguments import checked
 from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import RowsError, check_share
@@ -33,6 +34,7 @@ class Normalize(RowTransform):
     Input: rows with a text, or batches. Output: the same with the text replaced, or in `output`.
     """
 
+    @checked
     def __init__(
         self,
         steps: Sequence[Any] = (),
@@ -88,6 +90,7 @@ class IdentifyLanguage(RowTransform):
     0 to 1, and `lang_mixed`, whether the text is in several languages.
     """
 
+    @checked
     def __init__(self, *, column: str = "text", threshold: float = 0.5) -> None:
         """Makes the step.
 
@@ -125,6 +128,7 @@ class RenderChat(RowTransform):
     with that and `tools`, or another shape that jobs read, or JSON of one.
     """
 
+    @checked
     def __init__(
         self,
         template: str,

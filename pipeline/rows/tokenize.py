@@ -19,6 +19,7 @@ from tokenmill.pipeline.config.text import ChatConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.output.arranging import place, windows_form
 from tokenmill.pipeline.output.placement import Marks, gather_ids, measure, placed_columns
+from tokenmill.pipeline.rows.arguments import checked
 from tokenmill.pipeline.rows.batching import Compute, Computed, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.errors import RowsError
@@ -46,6 +47,7 @@ class Tokenize(RowTransform):
     tokens are trained.
     """
 
+    @checked
     def __init__(
         self,
         tokenizer: TokenizerSource,
@@ -115,8 +117,6 @@ def _options(
     padding: dict[str, Any] | None = None
     if max_length is not None:
         limits = {"max_length": max_length, "side": side, "overflow": overflow, "stride": stride}
-        if overflow == "leave_out":
-            raise ValueError("Tokenize: overflow must be 'cut' or 'rows', got 'leave_out'; filter rows beforehand")
     elif (overflow, stride, side) != ("cut", 0, "right"):
         raise ValueError("Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it")
     if pad_to is not None:
@@ -269,6 +269,7 @@ class Detokenize(RowTransform):
     Input: rows with a list of ids, or batches. Output: the same with `output`. The text is that of `Tokenizer.decode`.
     """
 
+    @checked
     def __init__(
         self,
         tokenizer: TokenizerSource,

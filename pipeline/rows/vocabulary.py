@@ -22,6 +22,7 @@ from tokenmill.pipeline.counting.arithmetic import MAX_COUNT
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.arguments import checked
 from tokenmill.pipeline.rows.batching import Compute, RowTransform, Work
 from tokenmill.pipeline.rows.elements import Field
 from tokenmill.pipeline.rows.tokenize import IDS
@@ -111,6 +112,7 @@ class CountWords(RowTransform):
     carries each distinct word once per bundle and window. Counters: elements-in, words-out.
     """
 
+    @checked
     def __init__(
         self,
         tokenizer: TokenizerSource | None = None,
@@ -254,6 +256,7 @@ class VocabularyStatistics(RowTransform):
     `stats.json`, plus `documents` and `tokens`. Memory: a number for each entry of the vocabulary.
     """
 
+    @checked
     def __init__(self, tokenizer: TokenizerSource, *, column: str = "input_ids") -> None:
         """Makes the step.
 
