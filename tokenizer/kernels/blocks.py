@@ -83,10 +83,10 @@ def _apply(typingctx, array, index, tables, class_2, class_1):
             return _look_up(context, builder, table(n), values)
 
         classes = _classify(context, builder, text, builder.gep(rules, [ir.Constant(I64, _N * CLASSES)]), table)
-        edge, high = all_of(I8, BLOCK, EDGE), all_of(I8, BLOCK, HIGH)
-        for by in (2, 1):
-            place = ir.Constant(ir.IntType(32), BLOCK - by)
-            edge = builder.insert_element(edge, builder.trunc(args[5 - by], I8), place)
+        # Byte by byte LLVM would insert all of the last 16.
+        before = builder.or_(builder.shl(args[3], I64(8 * 6)), builder.shl(args[4], I64(8 * 7)))
+        edge = builder.insert_element(all_of(I64, 8, 0), before, ir.Constant(ir.IntType(32), 7))
+        edge, high = builder.bitcast(edge, text.type), all_of(I8, BLOCK, HIGH)
         window = [pick(builder, edge, classes, range(BLOCK - by, 2 * BLOCK - by)) for by in (2, 1)]
         window += classes, pick(builder, classes, high, range(1, BLOCK + 1))
         groups = [_all_hold(builder, [look(LOOKS + 4 * g + k, window[k]) for k in range(4)]) for g in range(2)]

@@ -28,6 +28,7 @@ from tokenmill.tokenizer.kernels.span_table import (
     copy_four,
     emit_pooled,
     first_slot,
+    key_within,
     span_key,
 )
 from tokenmill.tokenizer.kernels.word_table import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
@@ -44,7 +45,7 @@ AT_ROW, AT_PLACE, AT_INNER, AT_ID, NEEDED = 0, 1, 2, 3, 4
 """Places in `Work.position`."""
 READS = 80
 """Bytes that may be read from a place on: a block, and a key that begins with its last byte."""
-_ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
+_ONE, _TWO, _THREE, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 3, 4, 32))
 
 
 class Work(NamedTuple):
@@ -105,14 +106,15 @@ class Loop(NamedTuple):
 
 
 @kernel_part
-def _ask_for(kind, data, batch, slots, k, shift):
-    """Finds the key and the line of span k of a batch, and prefetches the line."""
+def _ask_for(kind, is_within, data, batch, slots, k, shift):
+    """Finds the key and the line of span k of a batch, and prefetches the line. is_within: see `key_within`."""
     at = batch[AT + k]
     if kind == JOINED:
         batch[STOP + k] = batch[AT + _ONE + k]
     if kind == FLAGGED:
         at &= ~FLAG
-    k0, k1 = span_key(data, np.int64(at), np.int64(batch[STOP + k]) - np.int64(at))
+    w = np.int64(batch[STOP + k]) - np.int64(at)
+    k0, k1 = key_within(data, np.int64(at), w) if is_within else span_key(data, np.int64(at), w)
     if kind == FLAGGED:
         k1 ^= batch[AT + k] & FLAG
     j = first_slot(k0, k1, shift)
@@ -127,13 +129,14 @@ def _ask_for_all(kind, data, batch, slots, n, shift):
     A loop for each kind, because a test for each span takes a third of the time of a key. numba's `range` takes eight
     instructions for each number; but with flags LLVM makes of `while` a loop that takes 1.4 times as long.
     """
-    if kind == FLAGGED:
+    is_within = kind == JOINED  # their places ascend, so that one look at the last is enough
+    if kind == FLAGGED or (is_within and np.int64(batch[AT + np.uint64(n)]) + 16 > data.size):
         for counter in range(n):
-            _ask_for(kind, data, batch, slots, np.uint64(counter), shift)
+            _ask_for(kind, False, data, batch, slots, np.uint64(counter), shift)
     else:
         k = np.uint64(0)
         while k < np.uint64(n):
-            _ask_for(kind, data, batch, slots, k, shift)
+            _ask_for(kind, is_within, data, batch, slots, k, shift)
             k += _ONE
 
 
@@ -155,12 +158,15 @@ def emit_all(own, loop, first, n, o):
     k = np.uint64(first)
     while k < np.uint64(n):
         j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
-        # Selects the first slot of the line, or else the second, without a branch.
-        j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
-        m = (slots[j + _THREE] >> _32) & mask
+        # A frequent span comes early, and has the first slot of its line.
         if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
-            o = call_miss(loop, k, o)
-        elif unlikely(m > _THREE):
+            j += _FOUR
+            if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
+                o = call_miss(loop, k, o)
+                k += _ONE
+                continue
+        m = (slots[j + _THREE] >> _32) & mask
+        if unlikely(m > _THREE):
             is_done = False
             if m & np.uint64(UNKNOWN) == np.uint64(0):
                 at = batch[AT + k] & ~FLAG

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
-from tokenmill.tokenizer.kernels.word_table import long_key, same_bytes
+from tokenmill.tokenizer.kernels.word_table import long_key, same_bytes, word_key_anywhere
 
 LONGEST = 15
 """The most bytes of a span that is its own key."""
@@ -80,8 +80,8 @@ class Entry(NamedTuple):
 
 
 @intrinsic
-def _prefetch(typingctx, array, index):
-    """Prefetches the line of `array[index]`, uint64."""
+def ask_for_line(typingctx, array, index):
+    """Prefetches the line of `array[index]`, uint64, which will be read soon."""
 
     def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -127,7 +127,7 @@ def _fold(typingctx, a, b):
 @kernel_part
 def hash_key(k0, k1):
     """Returns a hash of a key, uint64, best in its highest bits."""
-    return _fold(k0 ^ _MIX_1, k1 ^ _MIX_2) * _MIX_1
+    return _fold(k0 ^ _MIX_1, k1 ^ _MIX_2)
 
 
 @kernel_part
@@ -137,24 +137,20 @@ def first_slot(k0, k1, shift):
 
 
 @kernel_part
-def ask_for_line(slots, j):
-    """Prefetches the line of slot j, which will be read soon."""
-    _prefetch(slots, j)
+def span_key(data, at, w):
+    """Returns the key of the span `data[at:at + w]`."""
+    if unlikely((at + 16 > data.size) & (w <= LONGEST)):
+        k0, k1 = word_key_anywhere(data, at, w)
+        return k0, k1 | np.uint64(w) << np.uint64(56)
+    return key_within(data, at, w)
 
 
 @kernel_part
-def span_key(data, at, w):
-    """Returns the key of the span `data[at:at + w]`."""
+def key_within(data, at, w):
+    """Does what `span_key` does, where `data` is readable for 16 bytes from `at`."""
     if unlikely(w > LONGEST):
         return long_key(data, at, w), np.uint64(w) | _LONG
     n = np.uint64(w)
-    if unlikely(at + 16 > data.size):
-        k0, k1 = np.uint64(0), n << np.uint64(56)
-        for q in range(min(w, 8)):
-            k0 |= np.uint64(data[at + q]) << np.uint64(8 * q)
-        for q in range(8, w):
-            k1 |= np.uint64(data[at + q]) << np.uint64(8 * (q - 8))
-        return k0, k1
     return load_u64(data, at) & _FIRST_EIGHT[n], load_u64(data, at + 8) & _NEXT_EIGHT[n] | n << np.uint64(56)
 
 
