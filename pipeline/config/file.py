@@ -289,6 +289,7 @@ _EXPECTED = {
 _INSTEAD = {
     "tokenizer.by": "output.parts: {by: lang}",
     "tokenizer.files": "output.parts.tokenizers",
+    "tokenizer.train.byte_level": "tokenizer.train.model: byte_level_bpe",
     "tokenizer.train.by": "output.parts: {by: lang, train: true}",
     "output.partition_by": "output.parts: {by: lang}",
     "output.splits": "output.parts.shares",
