@@ -39,7 +39,7 @@ class Job:
         return hashlib.sha256(to_json(self.parts)).hexdigest()
 
     @classmethod
-    def of(cls, name: str, config: Config, tokenizer: str | None, counts: str | None = None) -> Self:
+    def of(cls, name: str, config: Config, tokenizer: str | None, counts: str | None = None, steps: str = "") -> Self:
         """Returns the job of a config.
 
         Args:
@@ -47,6 +47,7 @@ class Job:
           config: its config; the paths of input, tokenizer and output do not count.
           tokenizer: digest of the tokenizer; None for a job that trains one, where config and input decide it.
           counts: digest of the counts that it trains on; None if it counts words itself.
+          steps: what its pages go through, by name; "" for what TokenMill comes with.
         """
         # Limits and further formats for the vocabulary change no byte of the other files.
         places: Any = {
@@ -76,6 +77,8 @@ class Job:
         }
         if config.counts.sources:
             parts["sources"] = list(config.counts.sources)  # their order matters, but keys are sorted below
+        if steps:
+            parts["steps"] = steps
         if config.text:
             parts["text"] = config.text.parts()
         return cls(json.loads(to_json(parts)))

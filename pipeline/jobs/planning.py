@@ -34,6 +34,7 @@ from tokenmill.pipeline.splits import Split, Splits
 from tokenmill.pipeline.tokenizing.chat import ChatTexts, with_made
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.tokenizing.pages import check_field
+from tokenmill.pipeline.tokenizing.steps import steps_of
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer, stand_in
 from tokenmill.pipeline.training.train import check_counts
 from tokenmill.tokenizer import Tokenizer
@@ -185,7 +186,7 @@ def _plan_parts(name: JobName, config: Config, configs: Mapping[str, Config]) ->
         raise kind("\n".join(dict.fromkeys(line for problem in problems for line in str(problem).splitlines())))
     first = next(iter(plans.values()))
     digests = {folder: plan.job.parts["tokenizer"] for folder, plan in plans.items()}
-    job = Job({**Job.of(first.name, config, None).parts, "folders": digests})
+    job = Job({**Job.of(first.name, config, None, steps=steps_of(name)).parts, "folders": digests})
     warnings = tuple(dict.fromkeys(line for plan in plans.values() for line in plan.warnings))
     return JobPlan(first.name, config, job, first.splits, None, first.counting_json, warnings, plans)
 
@@ -194,7 +195,8 @@ def _plan_again(plan: JobPlan, config: Config) -> JobPlan:
     """Plans a job that differs from another only in its folder and in whose documents it is for."""
     output = config.output.model_copy(update={"packing": plan.config.output.packing})
     config = config.model_copy(update={"output": output})
-    job = Job.of(plan.name, config, plan.job.parts["tokenizer"], plan.job.parts.get("counts"))
+    tokenizer, counts = (plan.job.parts.get(each) for each in ("tokenizer", "counts"))
+    job = Job.of(plan.name, config, tokenizer, counts, steps_of(plan.name))
     return dataclasses.replace(plan, config=config, job=job)
 
 
@@ -270,7 +272,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
     config, tokenizer, counting_json = given.config, given.tokenizer, given.counting_json
     trains = name in ("run", "train") and config.tokenizer.train is not None
     name = "tokenize" if name == "run" and not trains else name
-    job = Job.of(name, config, tokenizer.digest if tokenizer is not None else None, given.counts_digest)
+    digest = tokenizer.digest if tokenizer is not None else None
+    job = Job.of(name, config, digest, given.counts_digest, steps_of(name))
     splits = Splits((), "")
     try:
         if planned:

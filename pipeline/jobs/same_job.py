@@ -10,11 +10,12 @@ from tokenmill.pipeline.books.job_record import Job, differences, read_job
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.filenames import REPLAY
+from tokenmill.pipeline.tokenizing.steps import steps_of
 from tokenmill.pipeline.training.tokenizers import given_tokenizer
 from tokenmill.tokenizer import UNICODE_VERSIONS
 
-_DECIDES = ("config", "counts", "sources", "text")
-"""The parts of a job's record that depend on its config, besides the tokenizer; the others are versions."""
+_DECIDES = ("config", "counts", "sources", "steps", "text")
+"""The parts of a job's record that are compared, besides the tokenizer; the others are versions."""
 
 _NOT_COMPARED = "it cannot be compared with what made the folder"
 _AS_IT_IS = "give the folder in place of the config to take it as it is"
@@ -74,7 +75,7 @@ def difference(there: Mapping[str, Any], config: Config, job: str = "") -> list[
             digest = open_counts(counts).digest
         except (OSError, ValueError) as error:
             raise ValueError(f"tokenizer.train.counts: {error}; {_NOT_COMPARED}") from error
-    here = Job.of(there["job"], padded_as(there, config), None, digest).parts
+    here = Job.of(there["job"], padded_as(there, config), None, digest, steps_of(there["job"])).parts
     lines = [line for name in _DECIDES for line in differences(there.get(name), here.get(name), name)]
     if "folders" in there:
         now = parts.configs(config)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.job_books import PlannedSplits
-from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.job_record import Job, differences
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.manifest import split_ids
@@ -36,6 +36,7 @@ from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.splits import Piece, Splits
+from tokenmill.pipeline.tokenizing.steps import steps_of
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
@@ -142,6 +143,7 @@ def _check_config(config: Config, manifest: Mapping[str, Any]) -> None:
         for section in now
         for where, before, value in _compare(section, then.get(section), now[section])
     ]
+    wrong += differences(manifest.get("steps"), steps_of("replay") or None, "steps")
     if wrong:
         raise ValueError(
             f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; only {', '.join(_MAY_CHANGE)} of input may "
@@ -167,7 +169,7 @@ def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]
 
 
 def _job_of(output: str, config: Config, manifest: Mapping[str, Any]) -> Job:
-    job = Job.of("replay", config, manifest["tokenizer"]["digest"])
+    job = Job.of("replay", config, manifest["tokenizer"]["digest"], steps=steps_of("replay"))
     return Job({**job.parts, "replay_of": _manifest_digest(output)})
 
 

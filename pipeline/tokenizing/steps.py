@@ -182,6 +182,14 @@ class Count:
 STEPS: tuple[type[Step], ...] = (Normalize, Encode, Count)
 """The steps of every job, in order."""
 
+_BUILT_IN = "Normalize > Encode > Count"
+
+
+def steps_of(job: str) -> str:
+    """Returns the names of the steps of a job for its record; "" for those that TokenMill comes with, or none."""
+    names = " > ".join(step.__name__ for step in STEPS)
+    return "" if job in ("count", "train") or names == _BUILT_IN else names
+
 
 def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str) -> None:
     """Counts documents of a page as left out by a rule of `quantities.RULES`; the step takes them out of the page."""

@@ -9,6 +9,8 @@ import pytest
 
 from tests.plain_job import PlainJob
 from tokenmill.pipeline.books.quantities import TOO_LONG
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.same_job import check_same_job
 from tokenmill.pipeline.statistics import words
 from tokenmill.pipeline.tokenizing import pages, steps, tokenize
 from tokenmill.pipeline.tokenizing.encoders import Rejected
@@ -78,6 +80,13 @@ def test_a_step_of_ones_own(output, tmp_path, tiny_vocab_file, monkeypatch):
     expected = [row["input_ids"] for row, text in zip(other.rows(), loud, strict=True) if len(text) != 1]
     assert [row["input_ids"] for row in job.rows()] == expected
     assert job.json("manifest.json")["totals"]["rejected"] == {"not_string": 1}
+    counting = planning.plan_job("count", job.config).job.digest
+    monkeypatch.setattr(steps, "STEPS", (Normalize, Shout, Encode, Count))
+    with pytest.raises(ValueError, match="differs in steps: not set there, 'Normalize > Shout > Encode > Count' now"):
+        planning.prepare(planning.plan_job("tokenize", job.config), "resume")
+    with pytest.raises(ValueError, match="differs from the config in steps"):
+        check_same_job(str(job.output), job.config)
+    assert planning.plan_job("count", job.config).job.digest == counting
 
 
 class LeaveOutShort:
