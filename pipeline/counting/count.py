@@ -38,7 +38,6 @@ from tokenmill.pipeline.counting.partitions import N_PARTITIONS, word_keys
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.input import given_up, languages
 from tokenmill.pipeline.input.batches import ReadBatch
-from tokenmill.pipeline.input.given_up import REASON as TEXT_TIMEOUT
 from tokenmill.pipeline.input.given_up import without_rejected
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.spill import RunsWriter
@@ -226,7 +225,7 @@ class _SplitCounter:
                 reasons = given_up.find_given_up(attempt, batch.documents)
                 if not reasons.any():
                     raise
-                for reason in given_up.REASONS:
+                for reason in given_up.OF_TOKENIZER:
                     batch = without_rejected(batch, reasons == reason, reason, self._split)
                     reasons = reasons[reasons != reason]
 
@@ -242,7 +241,8 @@ class _SplitCounter:
         texts, numbers = batch.documents.column("text"), self._grouping.numbers(batch.documents)
         if self._steps is not None:
             prepared = languages.prepare(self._steps, batch.documents)
-            texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, TEXT_TIMEOUT, self._split)
+            texts = prepared.texts()
+            batch = without_rejected(batch, prepared.rejected, given_up.TEXT_TIMEOUT, self._split)
             if prepared.cut is not None:
                 numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
         groups = _by_group(texts, numbers, self._grouping.labels)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.counts import rejected
 from tokenmill.pipeline.input.batches import ReadBatch
-from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
+from tokenmill.pipeline.input.rejects import REASONS, SAMPLE_BYTES, repeated
 from tokenmill.pipeline.isolating import isolate
 from tokenmill.pipeline.splits import Split
 from tokenmill.tokenizer import UnknownCharacterError
@@ -28,8 +28,11 @@ from tokenmill.tokenizer import UnknownCharacterError
 GAVE_UP = (TimeoutError, MemoryError, UnknownCharacterError)
 """The exceptions by which a tokenizer gives up on a document."""
 
-TIMEOUT, MEMORY, UNKNOWN = REASONS = "tokenizer_timeout", "out_of_memory", "unknown_character"
+TIMEOUT, MEMORY, UNKNOWN = OF_TOKENIZER = "tokenizer_timeout", "out_of_memory", "unknown_character"
 """The reject reasons for these exceptions, in the same order."""
+
+TEXT_TIMEOUT = "text_timeout"
+"""The reject reason for documents on which a text step or a span gave up."""
 
 
 class Rows(Protocol):
@@ -59,21 +62,9 @@ def find_given_up(work: Callable[[Any], object], documents: Rows) -> npt.NDArray
 
     for start, _, error in isolate(attempt, documents.num_rows, GAVE_UP, has_failed=True):
         if isinstance(error, GAVE_UP):
-            reasons[start] = next(
-                reason for kind, reason in zip(GAVE_UP, REASONS, strict=True) if isinstance(error, kind)
-            )
+            named = zip(GAVE_UP, OF_TOKENIZER, strict=True)
+            reasons[start] = next(reason for kind, reason in named if isinstance(error, kind))
     return reasons
-
-
-REASON = "text_timeout"
-"""The reject reason for documents on which a text step or a span gave up."""
-
-_DETAILS = {
-    REASON: "a regular expression of normalize or spans did not finish in its time",
-    TIMEOUT: "a regular expression of the tokenizer did not finish in its time",
-    MEMORY: "there was not enough memory to tokenize the text, or a step of the tokenizer makes it too long",
-    UNKNOWN: "a character is not in the vocabulary, which has no unknown token",
-}
 
 
 def as_rejects(
@@ -81,15 +72,16 @@ def as_rejects(
 ) -> pa.RecordBatch:
     """Returns documents (`schemas.DOCUMENTS`) on which something gave up as rejects (`schemas.REJECTS`).
 
-    `details`, string[n], says what is wrong with each; None: what it is for all.
+    `reason` is a key of `REASONS`. `details`, string[n], says what is wrong with each; None: what the reason means.
     """
+    assert reason in REASONS, reason
     n = gone.num_rows
     columns: list[Any] = [
         pa.array([piece.path for piece in split.pieces], pa.string()).take(gone.column("piece")),
         gone.column("offset"),
         gone.column("n_bytes"),
-        pa.repeat(pa.scalar(reason, pa.string()), n),
-        pa.repeat(pa.scalar(_DETAILS[reason], pa.string()), n) if details is None else details,
+        repeated(reason, n),
+        repeated(REASONS[reason], n) if details is None else details,
         pc.binary_slice(gone.column("text").cast(pa.binary()), 0, SAMPLE_BYTES),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)

@@ -38,7 +38,7 @@ def is_cut_by_bytes(piece: Piece, document: str) -> bool:
 
 
 def write(name: str, records: Sequence[Mapping[str, Any]], config: InputConfig) -> bytes:
-    """Returns a file of records in a format."""
+    """Returns a file of records in a format of `FORMATS`."""
     texts = [record[config.text_field] for record in records]
     out = io.BytesIO()
     if name == "json":
@@ -65,5 +65,6 @@ def write(name: str, records: Sequence[Mapping[str, Any]], config: InputConfig) 
             lines_of = "".join(f"{key}: {value}\r\n" for key, value in headers.items() if key != "text")
             out.write(f"WARC/1.0\r\n{lines_of}\r\n".encode() + block + b"\r\n\r\n")
     else:
+        assert name == "jsonl", name
         return "".join(json.dumps(record) + "\n" for record in records).encode()
     return out.getvalue()

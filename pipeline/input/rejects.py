@@ -30,8 +30,8 @@ REASONS = {
     "invalid_utf8": "the record is not valid UTF-8, or not valid in the encoding that input.encoding says",
     "lone_surrogate": "text, id or a field that is kept holds half of a surrogate pair, which no UTF-8 can express",
     "too_large": "the record has more than input.max_document_bytes bytes",
-    "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",
-    "tokenizer_timeout": "a regular expression of the tokenizer took too long on the text",
+    "text_timeout": "a regular expression of normalize or spans did not finish in its time, or ftfy would not",
+    "tokenizer_timeout": "a regular expression of the tokenizer did not finish in its time",
     "unknown_character": "a character is not in the vocabulary, which has no unknown token",
     "out_of_memory": "there was not enough memory to tokenize the text, or a step of the tokenizer makes it too long",
     **CONVERSATION_REASONS,
@@ -40,7 +40,7 @@ REASONS = {
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",
 }
-"""Every reason that a reject can have, and what it means."""
+"""Every reason that a reject can have, and what it means, which is its detail where nobody gives another."""
 
 SAMPLE_BYTES = 1024
 """How much of a rejected record is kept to look at."""

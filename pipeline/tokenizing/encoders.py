@@ -234,7 +234,7 @@ def encode(encoder: Encoder, texts: Texts, tally: Tally) -> Encoded:
             reasons = given_up.find_given_up(encoder.encode, texts)
             if not reasons.any():
                 raise
-            gone += [Rejected(texts.filter(reasons == reason).documents, reason) for reason in given_up.REASONS]
+            gone += [Rejected(texts.filter(reasons == reason).documents, reason) for reason in given_up.OF_TOKENIZER]
             texts = texts.filter(reasons == "")
         else:
             return encoded._replace(rejects=(*gone, *encoded.rejects))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.counts import LANGUAGE, filtered, rejected
-from tokenmill.pipeline.books.quantities import TOO_LONG
+from tokenmill.pipeline.books.quantities import OF_A_STEP, TOO_LONG
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input import given_up, languages
@@ -70,7 +70,7 @@ class Normalize:
         page = dataclasses.replace(page, changes=_changes_of(prepared, int((~gone).sum())))
         if not gone.any():
             return dataclasses.replace(page, texts=texts)
-        lost = Rejected(documents.filter(pa.array(gone)), given_up.REASON)
+        lost = Rejected(documents.filter(pa.array(gone)), given_up.TEXT_TIMEOUT)
         return reject(dataclasses.replace(page, texts=texts.filter(~gone)), self._work, [lost])
 
 
@@ -192,7 +192,8 @@ def steps_of(job: str) -> str:
 
 
 def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str) -> None:
-    """Counts documents of a page as left out by a rule of `quantities.RULES`; the step takes them out of the page."""
+    """Counts documents of a page as left out by a rule of `OF_A_STEP`; the step takes them out of the page."""
+    assert rule in OF_A_STEP, rule
     page.books.accounts.add(filtered(documents, rule))
     if work.config.languages is not None:
         ones = np.ones(documents.num_rows, np.int64)

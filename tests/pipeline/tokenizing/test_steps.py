@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.plain_job import PlainJob
-from tokenmill.pipeline.books.quantities import TOO_LONG
+from tokenmill.pipeline.books.quantities import SAMPLE, TOO_LONG
+from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.same_job import check_same_job
 from tokenmill.pipeline.statistics import words
@@ -43,6 +44,13 @@ def test_each_step_adds_its_part(tmp_path, tiny_vocab_file):
         assert counted.n_bytes > texts.n_bytes > 0
         assert page.texts is None  # no step has changed the page that it was given
         assert count(encode(normalize(last))).books.statistics["n_tokens"] == sum(map(len, expected))
+        gone = page.batch.documents
+        (rejects,) = steps.reject(page, work, [Rejected(gone, "too_large")]).rejects
+        assert {*rejects.column("detail").to_pylist()} == {REASONS["too_large"]}
+        with pytest.raises(AssertionError, match="has_word"):
+            steps.reject(page, work, [Rejected(gone, "has_word", pa.array(["it has"] * gone.num_rows))])
+        with pytest.raises(AssertionError, match=SAMPLE):  # which is not a step's: parts would not agree
+            steps.leave_out(page, work, gone, SAMPLE)
 
 
 class Shout:
