@@ -10,7 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.testing.test_stream import TestStream
+from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
@@ -51,7 +51,7 @@ def test_shards_do_not_depend_on_the_order_of_rows(format, tokenizer, tmp_path):
 
 def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
     rows = inline | beam.Create([TimestampedValue(as_row(0, "a"), 0)]) | beam.WindowInto(FixedWindows(5))
-    stream = beam.Pipeline() | TestStream().advance_watermark_to_infinity()
+    stream = beam.Pipeline() | streams.TestStream().advance_watermark_to_infinity()
     with pytest.raises(ValueError, match="one result for all rows, and these are a stream, which has no end"):
         stream | WriteShards(str(tmp_path), tokenizer)
     windows = r"FixedWindows\(offset=Duration\(0\), size=Duration\(5\)\) with the trigger DefaultTrigger\(\)"
