@@ -400,7 +400,7 @@ class Chat(_Part):
     """By name, fields of messages and records that are not in the text, and are used for nothing else."""
     share_of_tokens_trained: Share
     tokens_by_role: dict[str, Count]
-    """Tokens of the texts of messages by role, before rows are cut, and those of the template itself."""
+    """Tokens of the texts of messages by role, before rows are cut, and those of the template and its headers."""
 
 
 class Source(_Part):

@@ -56,7 +56,7 @@ class Marked(NamedTuple):
     spans: tuple[Span, ...]
     """The trained characters, in order, none empty, none touching."""
     messages: tuple[tuple[int, int, int], ...]
-    """(start, stop, message) of the characters that come from messages, in order."""
+    """(start, stop, message) of the characters that come from texts of messages, not their headers, in order."""
     n_turns: int
     """Trained turns."""
     n_unrendered: int
@@ -172,7 +172,7 @@ class Marker:
         if not spans:
             reason = "nothing_trained" if all(conversation.trained.values()) else "marked_untrained"
             raise ConversationError(reason, f"no text of the {len(messages)} messages is trained")
-        sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
+        sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs if probes.is_own(run))
         n_unrendered = sum(i not in of and any(message[name] for name in message if name != "role")
                            for i, message in enumerate(messages))  # fmt: skip
         shown = frozenset((run.origin.message, run.origin.field.partition(".")[0]) for run in rendered.runs)

@@ -98,6 +98,7 @@ def test_answers_and_stop_tokens_are_trained(folder: Path, monkeypatch: pytest.M
     assert stats["trained_tokens"] == sum(sum(row["loss_mask"]) for row in rows)
     assert stats["turns"] == sum(each["role"] == "assistant" for record in records for each in record["messages"])
     assert sum(stats["tokens_by_role"].values()) == sum(row["n_tokens"] for row in rows)
+    assert stats["tokens_by_role"]["assistant"] == stats["trained_tokens"] - stats["turns"]  # each has a stop token
     assert verify(str(folder / "out"), deep=True).problems == []
     monkeypatch.setattr(shards, "_count_trained", lambda rows, report: rows)
     expected = [f"rows train 0 tokens, the ledger says {stats['trained_tokens']}"]
