@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elements of every kind, for pipelines of a user's own."""
 
+import collections
 import dataclasses
 import typing
 
@@ -30,7 +31,9 @@ def as_dict(i, text):
     return {"id": i, "text": text}
 
 
-KINDS = {"Row": as_row, "NamedTuple": Doc, "dataclass": Page, "dict": as_dict}
+Bare = collections.namedtuple("Bare", "id text")
+
+KINDS = {"Row": as_row, "NamedTuple": Doc, "namedtuple": Bare, "dataclass": Page, "dict": as_dict}
 
 
 def run_inline(build):

@@ -36,8 +36,7 @@ def declared(step: Any, pcoll: PCollection[Any]) -> PCollection[Any]:
     if hints and hints[0] and hints[0][0] not in (typehints.Any, pcoll.element_type):
         pcoll = pcoll | "Declare" >> beam.Map(itself).with_output_types(hints[0][0])
     kind: Any = pcoll.element_type
-    is_row = isinstance(kind, RowTypeConstraint) or RowTypeConstraint.from_user_type(kind) is not None
-    if step._errors is None and not is_row and _is_always(kind, _SCALARS + _GROUPS, but=str):
+    if step._errors is None and _row_of(kind) is None and _is_always(kind, _SCALARS + _GROUPS, but=str):
         pair = "lambda key, text: beam.Row(key=key, text=text)"
         hint = f"beam.MapTuple({pair}) makes rows of key-value pairs" if _is_always(kind, (tuple,)) else "convert them"
         hint = "beam.FlatMap(list) takes them out of lists" if _is_always(kind, (list,)) else hint
@@ -61,7 +60,7 @@ def declared_output(step: Any, made: Any) -> tuple[Any, Callable[[Any], Any] | N
     hints = step.get_type_hints().output_types
     kind: Any = hints[0][0] if hints and hints[0] else typehints.Any
     is_row = isinstance(kind, RowTypeConstraint)
-    wanted: Any = kind if is_row else RowTypeConstraint.from_user_type(kind)
+    wanted = _row_of(kind)
     are_rows = made is typehints.Any or _is_dict(made) or isinstance(made, RowTypeConstraint)
     if kind is pa.Table and (made is typehints.Any or are_batches(made)):
         return kind, _as_table
@@ -89,6 +88,17 @@ def _as_table(element: Any) -> pa.Table:
     return pa.Table.from_batches(batches_of(element))
 
 
+def _row_of(kind: Any) -> RowTypeConstraint | None:
+    """Returns the type of rows that a type is; of a `namedtuple` without types, on which Beam (2.77) fails, of Any."""
+    if isinstance(kind, RowTypeConstraint):
+        return kind
+    try:
+        return RowTypeConstraint.from_user_type(kind)
+    except KeyError:
+        fields: list[Any] = [(name, typehints.Any) for name in kind._fields]
+        return RowTypeConstraint.from_fields(fields)
+
+
 def _is_dict(kind: Any) -> bool:
     return kind is dict or isinstance(kind, typehints.DictConstraint)
 
@@ -113,8 +123,7 @@ def extended_type(
         return pa.RecordBatch
     if element_type is str:
         return RowTypeConstraint.from_fields(list({field: str, **outputs}.items())) if outputs else str
-    is_row = isinstance(element_type, RowTypeConstraint)
-    row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
+    row = _row_of(element_type)
     if row is None and not _is_dict(element_type):
         return typehints.Any
     if row is None:
@@ -173,7 +182,7 @@ def _is_misread(kind: Any) -> bool:
     are_several = any(each != members[0] for each in members)
     if are_several and (type(None) in inner or typing.get_origin(kind) is tuple):
         return True
-    if isinstance(kind, type) and (row := RowTypeConstraint.from_user_type(kind)) is not None:
+    if isinstance(kind, type) and (row := _row_of(kind)) is not None:
         members = [each for _, each in row._fields]
     return any(map(_is_misread, members))
 
