@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import PCollection, Row
+from apache_beam.pvalue import PCollection, PValue, Row
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_python_type
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -30,8 +30,14 @@ def declared(step: Any, pcoll: PCollection[Any]) -> PCollection[Any]:
     """Returns the input of a step as the type that `with_input_types` has given to the step, if it has.
 
     Raises:
-      TypeError: if elements of this type are none that a step without a second output takes.
+      TypeError: if it is several PCollections, or elements of this type are none that a step without a second output
+        takes.
     """
+    if not isinstance(pcoll, PValue) or pcoll.element_type is PCollection:  # Beam takes some for elements
+        raise TypeError(
+            f"{type(step).__name__}: it takes one PCollection, got several; take one of them, as in `good, bad = ...`, "
+            "or join them by beam.Flatten()"
+        )
     hints = step.get_type_hints().input_types
     if hints and hints[0] and hints[0][0] not in (typehints.Any, pcoll.element_type):
         pcoll = pcoll | "Declare" >> beam.Map(itself).with_output_types(hints[0][0])
@@ -122,6 +128,7 @@ def extended_type(
     if are_batches(element_type):
         return pa.RecordBatch
     if element_type is str:
+        _check_kind(str, field, step, reads)
         return RowTypeConstraint.from_fields(list({field: str, **outputs}.items())) if outputs else str
     row = _row_of(element_type)
     if row is None and not _is_dict(element_type):
@@ -144,12 +151,15 @@ def extended_type(
 
 def _check_kind(kind: Any, field: str, step: str, reads: pa.DataType | None) -> None:
     """Raises TypeError if a field that is declared as `kind` can never be read; arguments as of `extended_type`."""
-    if reads is None or pa.types.is_large_binary(reads) or pa.types.is_integer(reads):
+    if reads is None or pa.types.is_large_binary(reads):
         return
-    is_text = pa.types.is_string(reads)
-    is_wrong = _is_always(kind, _SCALARS + _GROUPS + (dict,), but=str) if is_text else _is_always(kind, _SCALARS)
+    if pa.types.is_string(reads):
+        wanted, is_wrong = "a string", _is_always(kind, _SCALARS + _GROUPS + (dict,), but=str)
+    elif pa.types.is_integer(reads):
+        wanted, is_wrong = "a number", _is_always(kind, (str, bytes, *_GROUPS))
+    else:
+        wanted, is_wrong = "a list of numbers", _is_always(kind, _SCALARS)
     if is_wrong:
-        wanted = "a string" if is_text else "a list of numbers"
         raise TypeError(f"{step}: the field {field!r} must be {wanted}, but it is declared as {_shown(kind)}")
 
 

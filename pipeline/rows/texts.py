@@ -196,7 +196,7 @@ def records_of(column: Any) -> list[dict[str, Any]]:
             value = json.loads(value) if isinstance(value, str) else value
             records.append(value if isinstance(value, dict) else {FIELD: value})
         except (ValueError, RecursionError) as error:
-            failed[row] = error
+            failed[row] = ValueError(f"messages that are text must be JSON: {error}")
     if failed:
         raise RowsError(failed)
     return records

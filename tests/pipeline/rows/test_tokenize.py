@@ -45,6 +45,14 @@ def test_long_texts_become_several_rows(inline, tokenizer):
     ("make", "message"),
     [
         (lambda t: beam.Pipeline() | beam.Create([Doc(1, "a")]) | Tokenize(t, column="txt"), "did you mean 'text'"),
+        (
+            lambda t: beam.Pipeline() | beam.Create(["a"]) | Tokenize(t).with_exception_handling() | Detokenize(t),
+            "Detokenize: it takes one PCollection, got several; take one of them",
+        ),
+        (
+            lambda _: beam.Pipeline() | beam.Create(["a"]) | TrainVocabulary(),
+            "TrainVocabulary: the field 'count' must be a number, but it is declared as str",
+        ),
         (lambda t: Tokenize(t, stride=3), "overflow, stride and truncation_side are for rows that max_length limits"),
         (lambda t: Tokenize(t, padding_side="left"), "padding_side is for rows that are padded"),
         (lambda t: Tokenize(t, output="n_tokens"), "output 'n_tokens' is the name of another field"),
@@ -89,7 +97,7 @@ def test_long_texts_become_several_rows(inline, tokenizer):
     ],
 )
 def test_mistakes_are_told_before_anything_runs(make, message, tokenizer):
-    with pytest.raises((ValueError, OSError), match=message):
+    with pytest.raises((ValueError, TypeError, OSError), match=message):
         make(tokenizer)
 
 
