@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the arguments of steps, in the words of a config."""
 
+import contextlib
 import functools
 import inspect
 import types
@@ -29,9 +30,10 @@ def checked(init: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(init)
     def check(self: Any, *args: Any, **options: Any) -> None:
-        given = signature.bind(self, *args, **options).arguments.items()
-        its = {name: [*value] if isinstance(value, tuple) else value for name, value in given if name in kinds}
-        section(model(), "", its, type(self).__name__)
+        with contextlib.suppress(TypeError):  # if one is missing or unknown, as `init` says with its name
+            given = signature.bind(self, *args, **options).arguments.items()
+            its = {name: [*value] if isinstance(value, tuple) else value for name, value in given if name in kinds}
+            section(model(), "", its, type(self).__name__)
         init(self, *args, **options)
 
     return check

@@ -53,6 +53,7 @@ def test_long_texts_become_several_rows(inline, tokenizer):
             lambda _: beam.Pipeline() | beam.Create(["a"]) | TrainVocabulary(),
             "TrainVocabulary: the field 'count' must be a number, but it is declared as str",
         ),
+        (lambda t: Tokenize(t, size=3), r"Tokenize.__init__\(\) got an unexpected keyword argument 'size'"),
         (lambda t: Tokenize(t, stride=3), "overflow, stride and truncation_side are for rows that max_length limits"),
         (lambda t: Tokenize(t, padding_side="left"), "padding_side is for rows that are padded"),
         (lambda t: Tokenize(t, output="n_tokens"), "output 'n_tokens' is the name of another field"),
