@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the plan of a job to the counts artifact, and from that to vocabularies.
 
-    CountCorpus       ReadPlan > CountSplits > MergeCounts --folder of the artifact-->
-                         Split    SplitRuns
-    TrainVocabulary   the folder > Train --list[Vocabulary]-->
-
 The counts of words stay in files; descriptions of their runs go through Beam.
 """
 
@@ -110,7 +106,8 @@ class MergeCounts(beam.PTransform):
         if of.counts.max_words is not None:
             histogram = beam.Map(_histogram, splits, of).with_output_types(_Histogram)
             histograms = AsList(numbers | "Histogram" >> histogram)
-            bound = AsSingleton(call_once(pipeline, "FindBound", finishing.find_bound, histograms, of.counts))
+            find = finishing.find_bound, histograms, of.counts
+            bound = AsSingleton(call_once(pipeline, "FindBound", *find, kind=int))
         merge = beam.ParDo(_MergePartitionFn(of), splits, bound).with_output_types(int)
         n_merged = AsSingleton(numbers | "MergePartition" >> merge | "NumberMerged" >> Number(), 0)
         return call_once(pipeline, "FinishCounts", _finish_counts, n_merged, of, self.plan_path, kind=str)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graph of a job as text, which `tokenmill plan --graph` prints.
 
-      FindCommitted -> Done, Todo   from ReadPlan, with Tokenizer
+      FindCommitted -> Done, Todo   with Tokenizer
 
 A line is a step, inside its composite, with the elements that it gives. `from` says where its input comes from, if that
-is not the step above, and `with` what its side inputs are.
+is not the step above, `with` what its side inputs are, and `shuffled` that what goes in, or is made of it, is grouped.
 """
 
 import re
@@ -57,6 +57,7 @@ class _Outline(PipelineVisitor):
             beside = [*dict.fromkeys(_beside(node))]
             told = [f"from {', '.join(inputs)}"] if inputs not in ([], [self._above]) else []
             told += [f"with {', '.join(beside)}"] if beside else []
+            told += ["shuffled"] if _groups(node) else []
             line += f"   {', '.join(told)}" if told else ""
             self._above = name
         self.lines.append(line)
@@ -71,6 +72,10 @@ def _beside(node: AppliedPTransform) -> Iterator[str]:
     yield from (_maker(each.pvalue.producer) for each in node.side_inputs)
     for part in node.parts:
         yield from _beside(part)
+
+
+def _groups(node: AppliedPTransform) -> bool:
+    return isinstance(node.transform, beam.GroupByKey) or any(map(_groups, node.parts))
 
 
 def _maker(node: AppliedPTransform) -> str:

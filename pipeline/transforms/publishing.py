@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Publish`, the last step of every job: it finishes the output folder, and writes the manifest last.
 
-    Done --NumberDone, and AddUp of many-------+
-    folder of the counts, list[Vocabulary] ---+--> Publish --digest of the job-->
-
 All that it waits for comes as side inputs, so it runs once, when everything is committed.
 """
 

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the plan of a job to committed shards, all in one fused stage; a page is of one of the folders of the job.
+"""From the plan of a job to committed shards; a page is of one of the folders of the job.
 
-    Impulse > ReadPlan > Spread > FindCommitted --committed: Done ------------------------------+
-                         Split         |                                                        |
-                                       v Todo                                                   v
-                                   ReadPages > Normalize > Encode > Count > WriteShards --> Flatten > Done
-                                         Page        Page     Page    Page
-
-Five rules keep these steps in one stage, and a split whole:
+From `FindCommitted` to `WriteShards` all is one fused stage. Five rules keep it one, and a split whole:
 
 1. Pages are never encoded: `elements.FusedCoder` refuses, and tells a runner their size.
 2. Only `FindCommitted` has side inputs, and no step has state, timers or hints: on Flink and Spark each of these begins
@@ -18,9 +12,8 @@ Five rules keep these steps in one stage, and a split whole:
 5. Statistics travel with the pages, by reference, and are committed with the shard.
 
 If the job shuffles, `SortRuns` is in the place of `WriteShards`, and after it runs become the shards of each folder.
-Shards that an earlier run has merged from the same plan are found first; runs are then not needed again.
-
-    SplitRuns --Deal--> GroupByKey --MergeRuns, if there are very many--> Deal > GroupByKey > MergeShards --> Done
+Shards that an earlier run has merged from the same plan are found first; runs are then not needed again. Where there
+are very many, `MergeRuns` first makes fewer of them.
 """
 
 import dataclasses
@@ -106,7 +99,7 @@ class TokenizeCorpus(beam.PTransform):
         """Adds the steps of a split, in one stage; `write` and `made` are the name and the type of its last one."""
         read = begin | "ReadSplits" >> ReadSplits(self.plan, self.tokenizers, are_merged)
         pages = read.pages
-        for step in STEPS:  # Normalize, Encode, Count
+        for step in STEPS:
             pages = pages | step.__name__ >> beam.ParDo(StepFn(step)).with_output_types(Page)
         written = pages | write >> beam.ParDo(WriteFn(write)).with_output_types(made)
         return (read.committed, written) | "AllSplits" >> beam.Flatten().with_output_types(made)
