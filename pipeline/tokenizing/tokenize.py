@@ -4,7 +4,6 @@
 Pages of a split go to a staged shard, or to sorted runs; all of it is committed by renames.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
@@ -82,35 +81,14 @@ def tokenize_split(
       BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
     """
     work = Work(split, config, tokenizer, n_splits, are_merged)
-    (entry,) = tokenize_folders([work], wanted, on_tokens=on_tokens)
+    if (entry := load_committed(work)) is not None:
+        return entry
+    steps = [step(work) for step in STEPS]
+    with SplitWriter(work) as writer:
+        for page in read_pages([work], wanted):
+            entry = writer(_through(steps, page, on_tokens))
+    assert entry is not None, "the last page commits the split"
     return entry
-
-
-def tokenize_folders(
-    works: Sequence[Work],
-    wanted: Wanted | None = None,
-    *,
-    on_tokens: OnTokens | None = None,
-) -> list[LedgerEntry]:
-    """Reads a split once for several folders, and does for each of them what `tokenize_split` does.
-
-    Args:
-      works: the same split for each folder.
-      wanted: as for `tokenize_split`.
-      on_tokens: as for `tokenize_split`.
-
-    Returns:
-      The entry of each folder, in order.
-    """
-    entries = {work.folder: load_committed(work) for work in works}
-    todo = [work for work in works if entries[work.folder] is None]
-    with contextlib.ExitStack() as stack:
-        steps = {work.folder: [step(work) for step in STEPS] for work in todo}
-        writers = {work.folder: stack.enter_context(SplitWriter(work)) for work in todo}
-        for page in read_pages(todo, wanted) if todo else ():
-            folder = page.work.folder
-            entries[folder] = writers[folder](_through(steps[folder], page, on_tokens))
-    return [entry for entry in entries.values() if entry is not None]
 
 
 def _through(steps: Sequence[Step], page: Page, on_tokens: OnTokens | None) -> Page:
