@@ -191,7 +191,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 def _convert_output(options: argparse.Namespace) -> int:
     from tokenmill.pipeline import storage
-    from tokenmill.pipeline.config.output import Format
+    from tokenmill.pipeline.config.formats import Format
     from tokenmill.pipeline.output.ownership import own
     from tokenmill.pipeline.proving.convert import Conversion, dataset_card
     from tokenmill.pipeline.proving.verify import verify

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of input files, and what depends on a format. `input.readers` names what reads each."""
+"""The formats of input files and of shards, and what depends on a format.
+
+`input.readers` names what reads input, `output.writers.formats` what writes shards and reads them again.
+"""
 
 import os
 import re
@@ -8,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 FormatName = Literal["jsonl", "json", "csv", "tsv", "text", "wet", "parquet", "arrow"]
+Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
+"""The formats of shards."""
 
 COMPRESSION_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".xz": "xz"}
 """The compression that an end of a file name stands for."""
@@ -77,6 +82,31 @@ FORMATS: Mapping[str, InputFormat] = {
 
 SUFFIXES = tuple(dict.fromkeys(suffix for each in FORMATS.values() for suffix in each.suffixes))
 """The ends of file names that stand for a format."""
+
+
+@dataclass(frozen=True)
+class ShardFormat:
+    """What the rest of the pipeline knows about a format of shards."""
+
+    suffixes: tuple[str, ...]
+    """How the names of a shard's files end: that with rows, then its index. One with an index keeps nothing but ids."""
+    compressions: tuple[str, ...] = ("auto", "none")
+    keeps: frozenset[str] = frozenset()
+    """Of `columns`, which spans and languages add; `labels`, some of which are negative; `mask`, which tokens of
+    conversations are trained; `fields`, those of `input.keep_fields`, where rows are documents."""
+
+
+_ALL = frozenset({"columns", "labels", "mask", "fields"})
+
+SHARD_FORMATS: Mapping[Format, ShardFormat] = {
+    "parquet": ShardFormat((".parquet",), ("auto", "none", "zstd"), _ALL),
+    "arrow": ShardFormat((".arrow",), ("auto", "none", "zstd"), _ALL),
+    "mds": ShardFormat((".mds",), keeps=_ALL - {"columns"}),
+    "tfrecord": ShardFormat((".tfrecord",), ("auto", "none", "gzip"), frozenset({"mask"})),
+    "memmap": ShardFormat((".ids.bin", ".offsets.npy")),
+    "megatron": ShardFormat((".bin", ".idx")),
+}
+"""All formats of shards by name, those that keep most first; where one ending is the end of another, the longer one."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, Tag
 
+from tokenmill.pipeline.config.formats import SHARD_FORMATS, Format
 from tokenmill.pipeline.config.sections import (
     ONE,
     ONE_OR_SEVERAL,
@@ -20,25 +21,16 @@ from tokenmill.pipeline.config.sections import (
 )
 from tokenmill.pipeline.config.text import DEFAULT, unknown_codes
 
-Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
-"""The formats of shards."""
-
 VocabularyFormat = Literal["vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken"]
 VOCABULARY_FORMATS: tuple[VocabularyFormat, ...] = get_args(VocabularyFormat)
 """Files besides `tokenizer.json` that can hold a tokenizer: those of WordPiece, BPE (with `merges.txt`), sentencepiece
 and tiktoken."""
 
-KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
-"""Formats that can store the columns that spans and languages add to rows."""
-
-KEEPS_LABELS: tuple[Format, ...] = (*KEEPS_COLUMNS, "mds")
-"""Formats that can store `output.labels`, some of which are negative."""
-
-KEEPS_MASK: tuple[Format, ...] = (*KEEPS_LABELS, "tfrecord")
-"""Formats that can store which tokens of conversations are trained."""
-
-KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
-"""Formats that can store the fields of `input.keep_fields`, where rows are documents."""
+KEEPS_COLUMNS, KEEPS_LABELS, KEEPS_MASK, KEEPS_FIELDS = (
+    tuple(name for name, each in SHARD_FORMATS.items() if what in each.keeps)
+    for what in ("columns", "labels", "mask", "fields")
+)
+"""The formats of shards that keep these; see `ShardFormat.keeps`."""
 
 OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
@@ -158,16 +150,6 @@ class ShuffleConfig(Section):
     it."""
 
 
-_COMPRESSIONS = {
-    "parquet": ("auto", "none", "zstd"),
-    "tfrecord": ("auto", "none", "gzip"),
-    "arrow": ("auto", "none", "zstd"),
-    "mds": ("auto", "none"),
-    "megatron": ("auto", "none"),
-    "memmap": ("auto", "none"),
-}
-
-
 class OutputConfig(Section):
     """What is written and where."""
 
@@ -219,12 +201,12 @@ class OutputConfig(Section):
     def _broken(self) -> Broken:
         packing, for_ = self.packing, f"`for: {self.for_}`"
         for name in self.formats:
-            if self.compression not in _COMPRESSIONS[name]:
-                yield "compression", self.compression, f"{name} allows {', '.join(_COMPRESSIONS[name])}"
+            if self.compression not in (allowed := SHARD_FORMATS[name].compressions):
+                yield "compression", self.compression, f"{name} allows {', '.join(allowed)}"
         if len(set(self.formats)) < len(self.formats):
             yield "format", self.format, "must name each format once"
         if packing is not None and "tfrecord" in self.formats:
-            known = ", ".join(name for name in _COMPRESSIONS if name != "tfrecord")
+            known = ", ".join(name for name in SHARD_FORMATS if name != "tfrecord")
             yield "format", self.format, f"TFRecord holds documents only; packing allows {known}"
         keeps = ("parquet",) if self.for_ == "megatron" else KEEPS_COLUMNS
         if self.for_ is not None and (other := [name for name in self.formats if name not in keeps]):

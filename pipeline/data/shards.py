@@ -19,15 +19,11 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.columns import open_parquet, stretches
+from tokenmill.pipeline.config.formats import SHARD_FORMATS
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.output.writers import flat
 
-FORMATS = {
-    "parquet": (".parquet", ""),
-    "arrow": (".arrow", ""),
-    "memmap": (".ids.bin", ".offsets.npy"),
-    "megatron": (".bin", ".idx"),
-}
+FORMATS = {name: (*SHARD_FORMATS[name].suffixes, "")[:2] for name in ("parquet", "arrow", "memmap", "megatron")}
 """The formats whose rows can be read in any order, and how the names of their files end: rows, index."""
 
 _VERSIONS = 4, 5  # as in `books.manifest`, which needs more libraries

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format, OutputConfig
+from tokenmill.pipeline.config.formats import Format
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, OutputConfig
 from tokenmill.pipeline.output.arranging import Arranger
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.staging import Staging

@@ -25,9 +25,10 @@ from tokenmill.pipeline.books.job_record import Job, differences, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
 from tokenmill.pipeline.columns import as_lists, copy_stretches
 from tokenmill.pipeline.config.file import validated
+from tokenmill.pipeline.config.formats import SHARD_FORMATS, Format
 from tokenmill.pipeline.config.job import with_paths
 from tokenmill.pipeline.config.kept_fields import decode_fields
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
@@ -43,10 +44,9 @@ from tokenmill.pipeline.shuffling import plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows, tokenizer_info
 
-_RICHEST: Sequence[Format] = ("parquet", "arrow", "mds", "tfrecord", "memmap", "megatron")
-"""Formats to read from, those that keep most first."""
-_NARROW, _IDS = _RICHEST[-2:], ["doc_id", "input_ids", "n_tokens"]
+_NARROW = [name for name, each in SHARD_FORMATS.items() if len(each.suffixes) > 1]
 """Formats that keep nothing but ids; their writers want ids of documents, too, whatever these are."""
+_IDS = ["doc_id", "input_ids", "n_tokens"]
 
 _ON_HUBS: Format = "parquet"
 """The one format of shards that hubs show and `datasets` reads."""
@@ -82,7 +82,7 @@ class Conversion:
         self._output, self.job = output, Job({**record[0].parts, **converted})
         self._form, self._info = RowForm.recorded(self.manifest), tokenizer_info(self._tokenizer)
         self._fields = next(self._splits()).fields
-        self._source = next(each for each in _RICHEST if each in before.output.formats)
+        self._source = next(each for each in SHARD_FORMATS if each in before.output.formats)
         rows = schema_of_rows(self.config, self._fields)
         stored = row_schemas(rows, self._form, self.config.output)
         self.schemas: Mapping[Any, pa.Schema] = {name: _kept(name, schema) for name, schema in stored.items()}

@@ -22,16 +22,6 @@ from tokenmill.pipeline.columns import as_lists, row_bytes
 
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
 
-SUFFIXES: Mapping[str, tuple[str, ...]] = {
-    "parquet": (".parquet",),
-    "tfrecord": (".tfrecord",),
-    "arrow": (".arrow",),
-    "mds": (".mds",),
-    "memmap": (".ids.bin", ".offsets.npy"),
-    "megatron": (".bin", ".idx"),
-}
-"""How the names of a shard's files end in each format: that with rows, then its index if there is one."""
-
 
 @dataclass(frozen=True)
 class TokenizerInfo:

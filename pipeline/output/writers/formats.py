@@ -15,22 +15,23 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.columns import as_lists, ragged
-from tokenmill.pipeline.config.output import KEEPS_FIELDS, Format, OutputConfig
-from tokenmill.pipeline.output.writers.base import SUFFIXES, ShardWriter, TokenizerInfo
+from tokenmill.pipeline.config.formats import SHARD_FORMATS, Format
+from tokenmill.pipeline.config.output import KEEPS_FIELDS, OutputConfig
+from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo
 from tokenmill.pipeline.output.writers.flat import MegatronWriter, MemmapWriter, read_megatron, read_memmap
 from tokenmill.pipeline.output.writers.mds import MDSWriter, read_mds
 from tokenmill.pipeline.output.writers.parquet import ArrowWriter, ParquetWriter, read_arrow, read_parquet
 from tokenmill.pipeline.output.writers.tfrecord import TFRecordWriter, read_tfrecord
 
-ROWS = (".parquet", ".tfrecord", ".tfrecord.gz", ".arrow", ".mds", ".bin")
+ROWS = (*(each.suffixes[0] for each in SHARD_FORMATS.values()), ".tfrecord.gz")
 """The endings of names of files with rows, of all formats."""
 
-MAPPED = (*SUFFIXES["memmap"], *SUFFIXES["megatron"])
+MAPPED = tuple(end for each in SHARD_FORMATS.values() if len(each.suffixes) > 1 for end in each.suffixes)
 """The endings of formats whose readers map files into memory, which files of no bytes cannot be."""
 
 
 @dataclass(frozen=True)
-class _ShardFormat:
+class _Files:
     """How rows become files and rows again."""
 
     write: Callable[[Sequence[BinaryIO], TokenizerInfo, pa.Schema, OutputConfig], ShardWriter]
@@ -55,24 +56,22 @@ def _arrow(files: Sequence[BinaryIO], info: TokenizerInfo, schema: pa.Schema, ou
     return ArrowWriter(files[0], info, schema=schema, compression=compression)
 
 
-_FORMATS: Mapping[str, _ShardFormat] = {
-    "parquet": _ShardFormat(_parquet, read_parquet),
-    "tfrecord": _ShardFormat(_tfrecord, read_tfrecord),
-    "arrow": _ShardFormat(_arrow, read_arrow),
-    "mds": _ShardFormat(lambda files, info, schema, _: MDSWriter(files[0], info, schema=schema), read_mds),
-    "memmap": _ShardFormat(
-        lambda files, info, schema, _: MemmapWriter(files[0], files[1], info, schema=schema), read_memmap
-    ),
-    "megatron": _ShardFormat(
+_FORMATS: Mapping[Format, _Files] = {
+    "parquet": _Files(_parquet, read_parquet),
+    "tfrecord": _Files(_tfrecord, read_tfrecord),
+    "arrow": _Files(_arrow, read_arrow),
+    "mds": _Files(lambda files, info, schema, _: MDSWriter(files[0], info, schema=schema), read_mds),
+    "memmap": _Files(lambda files, info, schema, _: MemmapWriter(files[0], files[1], info, schema=schema), read_memmap),
+    "megatron": _Files(
         lambda files, info, schema, _: MegatronWriter(files[0], files[1], info, schema=schema), read_megatron
     ),
 }
 
 
-def format_of(name: str) -> str | None:
+def format_of(name: str) -> Format | None:
     """Returns the format of a file with rows, by the ending of its name; None if it has no such ending."""
     stem = name.removesuffix(".gz") if name.endswith(".tfrecord.gz") else name
-    return next((format for format, (end, *_) in SUFFIXES.items() if stem.endswith(end)), None)
+    return next((format for format, each in SHARD_FORMATS.items() if stem.endswith(each.suffixes[0])), None)
 
 
 def suffixes(output: OutputConfig, format: Format | None = None) -> tuple[str, ...]:
@@ -84,7 +83,7 @@ def suffixes(output: OutputConfig, format: Format | None = None) -> tuple[str, .
     """
     if format is None:
         return tuple(suffix for name in output.formats for suffix in suffixes(output, name))
-    rows, *index = SUFFIXES[format]
+    rows, *index = SHARD_FORMATS[format].suffixes
     return (rows + ".gz" * (format == "tfrecord" and output.compression == "gzip"), *index)
 
 
@@ -95,7 +94,8 @@ def suffix(output: OutputConfig) -> str:
 
 def index_name(name: str) -> str | None:
     """Returns the name of the index of a shard; None where the format has none."""
-    end, *index = SUFFIXES.get(format_of(name) or "", ("",))
+    format = format_of(name)
+    end, *index = SHARD_FORMATS[format].suffixes if format else ("",)
     return name.removesuffix(end) + index[0] if index else None
 
 
@@ -129,7 +129,7 @@ def open_writer(
       schema: the schema of the rows.
     """
     format = format or output.formats[0]
-    if len(SUFFIXES[format]) == 1:
+    if len(SHARD_FORMATS[format].suffixes) == 1:
         return _FORMATS[format].write([handle], tokenizer, schema, output)
     if index is None:
         raise ValueError(f"{format} needs a file for its index")
@@ -158,7 +158,7 @@ def read_rows(
     if (format := format_of(name)) is None:
         ends = ", ".join(ROWS[:-1])
         raise ValueError(f"{name!r} does not look like a shard: its name must end in {ends} or {ROWS[-1]}")
-    if len(SUFFIXES[format]) == 1:
+    if len(SHARD_FORMATS[format].suffixes) == 1:
         return _checked(_FORMATS[format].read(handle, name, first_row), name)
     if index is None:
         raise ValueError(f"{name}: its index {index_name(name)!r} is missing")
