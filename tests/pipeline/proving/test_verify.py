@@ -477,7 +477,8 @@ def test_a_job_without_shards_is_proven_by_its_files(tmp_path):
     folders.publish(
         output, job, manifest.build(job, manifest.sums(JobBooks(listed.take)), listed.finish(), files=files)
     )
-    assert verify.verify(output).is_proven
+    report = verify.verify(output)
+    assert (report.is_proven, report.n_files, report.n_bytes) == (True, 1, 2)
     (tmp_path / "counts" / "counts.json").write_text("[]")
     (problem,) = verify.verify(output).problems
     assert problem.startswith("counts/counts.json: sha256")
