@@ -337,10 +337,8 @@ class FindMergedShards(beam.PTransform):
         numbers = [(i, each.n_shards) for i, each in enumerate(shards)]
         return (
             begin
-            | "Folders"
-            >> beam.Create(numbers).with_output_types(
-                tuple[int, int]
-            )  # only the number of their shards, to keep the graph small
+            # Only the number of their shards, to keep the graph small.
+            | "Folders" >> beam.Create(numbers).with_output_types(tuple[int, int])
             | "NumberShards"
             >> beam.FlatMapTuple(lambda i, n: itertools.product([i], range(n))).with_output_types(tuple[int, int])
             | "SpreadShards" >> beam.Reshuffle()
