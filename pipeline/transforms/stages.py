@@ -141,7 +141,7 @@ class Number(beam.PTransform):
 
     def expand(self, elements: PCollection[Any]) -> PCollection[int]:  # noqa: D102
         together = elements | "One" >> beam.Map(_one).with_output_types(tuple[int, int]) | beam.GroupByKey()
-        return together | "Number" >> beam.MapTuple(_total).with_output_types(int)
+        return together | self.label >> beam.MapTuple(_total).with_output_types(int)
 
 
 def _one(_: Any) -> tuple[int, int]:
