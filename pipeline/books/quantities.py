@@ -226,7 +226,7 @@ def _in_words(names: Iterable[str]) -> str:
 
 
 SAMPLE, OTHER_LANGUAGE, MIXED_LANGUAGES = "sample", "language", "mixed_languages"
-OTHER_PART, COMMITTED, TOO_LONG = "other_part", "committed", "too_long"
+OTHER_PART, COMMITTED, TOO_LONG, STEP = "other_part", "committed", "too_long", "step"
 
 RULES = {
     SAMPLE: "the document is not in the sample",
@@ -234,9 +234,10 @@ RULES = {
     MIXED_LANGUAGES: "it is in several languages",
     OTHER_PART: "another part of the output has it, be it a document or a reject",
     TOO_LONG: "the conversation is longer than a row, and is not to be cut, or cut has no trained token left",
+    STEP: "a step of your own, between normalizing and encoding, leaves it out",
     COMMITTED: "it was tokenized by the job; its file had to be read whole",
 }
 """Every rule, and what it means. Records that cannot be used are rejected: see `input.rejects.REASONS`."""
 
-OF_A_STEP = frozenset({TOO_LONG})
+OF_A_STEP = frozenset({TOO_LONG, STEP})
 """The rules of steps behind the reader. With `output.parts` each folder leaves out documents of its own by them."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.counts import LANGUAGE, filtered, rejected
-from tokenmill.pipeline.books.quantities import OF_A_STEP, TOO_LONG
+from tokenmill.pipeline.books.quantities import OF_A_STEP, STEP, TOO_LONG
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input import given_up, languages
@@ -191,7 +191,7 @@ def steps_of(job: str) -> str:
     return "" if job in ("count", "train") or names == _BUILT_IN else names
 
 
-def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str) -> None:
+def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str = STEP) -> None:
     """Counts documents of a page as left out by a rule of `OF_A_STEP`; the step takes them out of the page."""
     assert rule in OF_A_STEP, rule
     page.books.accounts.add(filtered(documents, rule))

@@ -91,6 +91,7 @@ _SETTINGS = {
     quantities.MIXED_LANGUAGES: "`languages.drop_mixed`",
     quantities.OTHER_PART: "`output.parts`",
     quantities.TOO_LONG: "`tokenizer.truncation`, `output.packing`",
+    quantities.STEP: "[a step of yours](../explanation/tour.md#add-a-step-between-normalizing-and-encoding)",
     quantities.COMMITTED: "`tokenmill replay`",
 }
 """What turns a rule on."""

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.plain_job import PlainJob
-from tokenmill.pipeline.books.quantities import SAMPLE, TOO_LONG
+from tokenmill.pipeline.books.quantities import SAMPLE
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.same_job import check_same_job
@@ -98,7 +98,7 @@ def test_a_step_of_ones_own(output, tmp_path, tiny_vocab_file, monkeypatch):
 
 
 class LeaveOutShort:
-    """A step that leaves out texts of fewer than three words, by a rule."""
+    """A step that leaves out texts of fewer than three words."""
 
     def __init__(self, work):
         self._work = work
@@ -107,7 +107,7 @@ class LeaveOutShort:
         if page.texts is None:
             return page
         is_short = words.count(page.texts.column)[1] < 3
-        steps.leave_out(page, self._work, page.texts.filter(is_short).documents, TOO_LONG)
+        steps.leave_out(page, self._work, page.texts.filter(is_short).documents)
         return dataclasses.replace(page, texts=page.texts.filter(~is_short))
 
 
@@ -120,7 +120,7 @@ def test_what_a_step_leaves_out_is_in_no_statistics(tmp_path, tiny_vocab_file, m
     (tmp_path / "other").mkdir()
     other = PlainJob(tmp_path / "other", [texts[1], texts[3]], tiny_vocab_file, **options).run()
     assert [row["input_ids"] for row in job.rows()] == [row["input_ids"] for row in other.rows()]
-    assert job.json("manifest.json")["totals"]["filtered"] == {TOO_LONG: 2}
+    assert job.json("manifest.json")["totals"]["filtered"] == {"step": 2}
     stats, expected = job.json("stats.json"), other.json("stats.json")
     assert stats["text"] == expected["text"]
     assert sum(each["filtered"] for each in stats["languages"]["by_code"].values()) == 2
