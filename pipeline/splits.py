@@ -81,7 +81,12 @@ _values = attrgetter(*_NAMES)
 
 def to_record(piece: Piece) -> dict[str, Any]:
     """Returns a piece as plain JSON; without a limit, which only a sample has, and so a ledger has not."""
-    return dict(zip(_NAMES if piece.limit else _NAMES[:-1], _values(piece), strict=False))
+    return dict(zip(_NAMES, _to_fields(piece), strict=False))
+
+
+def _to_fields(piece: Piece) -> tuple[Any, ...]:
+    values: tuple[Any, ...] = _values(piece)
+    return values if piece.limit else values[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ class Split:
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
-        return _to_json([self.index, self.id, [[*to_record(piece).values()] for piece in self.pieces], self.fields])
+        return _to_json([self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields])
 
     def of_folder(self, number: int, salt: str) -> "Split":
         """Returns the same split as the folder of this number among those of the job has it.
@@ -158,7 +163,7 @@ class Splits(Sequence[Split]):
             self._ids.append(_hash(salt, pieces))
             self._sizes.append(sum(piece.n_planned for piece in pieces))
             self._works.append(sum(piece.n_work for piece in pieces))
-            line = _to_json([[*to_record(piece).values()] for piece in pieces])
+            line = _to_json([_to_fields(piece) for piece in pieces])
             self._data += zlib.compress(line.encode(*_LENIENT), 1)
             self._ends.append(len(self._data))
 
