@@ -179,16 +179,16 @@ class Count:
             books.statistics.add_by(LANGUAGE, codes[0], **counts)
 
 
-STEPS: tuple[type[Step], ...] = (Normalize, Encode, Count)
-"""The steps of every job, in order."""
+BUILT_IN: tuple[type[Step], ...] = (Normalize, Encode, Count)
+"""The steps that TokenMill comes with."""
 
-_BUILT_IN = "Normalize > Encode > Count"
+STEPS = BUILT_IN
+"""The steps of every job, in order. With one of your own: `(Normalize, LeaveOutShort, Encode, Count)`."""
 
 
 def steps_of(job: str) -> str:
     """Returns the names of the steps of a job for its record; "" for those that TokenMill comes with, or none."""
-    names = " > ".join(step.__name__ for step in STEPS)
-    return "" if job in ("count", "train") or names == _BUILT_IN else names
+    return "" if job in ("count", "train") or STEPS == BUILT_IN else " > ".join(step.__name__ for step in STEPS)
 
 
 def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str = STEP) -> None:

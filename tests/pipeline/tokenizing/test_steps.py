@@ -15,7 +15,7 @@ from tokenmill.pipeline.jobs.same_job import check_same_job
 from tokenmill.pipeline.statistics import words
 from tokenmill.pipeline.tokenizing import pages, steps, tokenize
 from tokenmill.pipeline.tokenizing.encoders import Rejected
-from tokenmill.pipeline.tokenizing.steps import STEPS, Count, Encode, Normalize
+from tokenmill.pipeline.tokenizing.steps import Count, Encode, Normalize
 
 TEXTS = ["the mill", "", "tokens of the mill", "a", "the text 7", "mill mill mill"]
 
@@ -30,7 +30,7 @@ def pages_of(job):
 def test_each_step_adds_its_part(tmp_path, tiny_vocab_file):
     job = PlainJob(tmp_path, TEXTS, tiny_vocab_file)
     for work, (page, last) in pages_of(job):
-        normalize, encode, count = (step(work) for step in STEPS)
+        normalize, encode, count = Normalize(work), Encode(work), Count(work)
         texts = normalize(page)
         assert texts.texts.column.to_pylist() == page.batch.documents.column("text").to_pylist()
         encoded = encode(texts)
