@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--tokenizers", nargs="+", metavar="NAME", choices=list(makers), help=f"only these: {' '.join(makers)}"
     )
+    parser.add_argument("--peers", nargs="+", metavar="NAME", help="only these, such as gigatoken")
     parser.add_argument("--mb", type=float, default=12, help="use this many MB of each corpus (default 12)")
     parser.add_argument("--quick", action="store_true", help="no worst cases")
     options = parser.parse_args(arguments)
@@ -76,6 +77,7 @@ def measure_named(name: str, options: argparse.Namespace, *, everything: bool) -
     peers.stay_on_one_core()
     loaded = corpora.load()
     subject, texts = tokenizers.subjects(loaded)[name](), _chosen(loaded, options)
+    subject = subject._replace(peers={k: v for k, v in subject.peers.items() if k in (options.peers or subject.peers)})
     measurements = measure(subject, texts, options.rounds)
     if everything:
         measurements += measure(subject, corpora.adversarial(), options.rounds)
