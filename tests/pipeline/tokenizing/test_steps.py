@@ -76,6 +76,7 @@ FIM = {"level": "token", "rate": 1, "prefix": "[CLS]", "suffix": "[SEP]", "middl
 @pytest.mark.parametrize("output", [{}, {"fim": FIM}], ids=["plain", "fim"])
 def test_a_step_of_ones_own(output, tmp_path, tiny_vocab_file, monkeypatch):
     monkeypatch.setattr(tokenize, "STEPS", (Normalize, Shout, Encode, Count))
+    monkeypatch.setattr(steps, "STEPS", steps.BUILT_IN)
     tokenizer = {"lowercase": False}
     job = PlainJob(tmp_path, TEXTS, tiny_vocab_file, tokenizer=tokenizer, output=dict(output)).run()
     spans = [{"token": "[URL]", "find": "url"}]
