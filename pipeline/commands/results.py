@@ -141,7 +141,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _compared(again: "DeepReport") -> str:
     """Returns what was compared, and what was not, in words."""
     ids = [f"{n:,} equal those of {other}" for other, n in again.compared.items()]
-    left = again.n_documents - again.n_wrong - sum(again.compared.values())
+    left = max(0, again.n_documents - again.n_wrong - sum(again.compared.values()))  # more, where the job lost some
     ids += [f"{n:,} {what}" for n, what in ((again.n_wrong, "differ"), (left, "not compared with anything else")) if n]
     done = f"{again.n_files:,} of {again.n_splits:,} splits were tokenized again"
     rows = ", and gave the same rows" if again.is_proven else ""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.job_record import differences
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.manifest import split_ids
@@ -26,6 +27,7 @@ from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import tokenizer_info
+from tokenmill.pipeline.tokenizing.steps import steps_of
 from tokenmill.pipeline.tokenizing.tokenize import EncodeBy, tokenize_split
 from tokenmill.tokenizer import Tokenizer, reference_encoding
 from tokenmill.tokenizer.reference_encoding import TextByText
@@ -225,6 +227,8 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
                 f"{filenames.TOKENIZER}: this TokenMill reads it as tokenizer {tokenizer_info(tokenizer).digest}, but "
                 f"the manifest's is {manifest['tokenizer']['digest']}; only the version that wrote it can do this"
             )
+        if wrong := differences(manifest.get("steps"), steps_of(manifest["job"]) or None, "steps"):
+            raise ValueError(f"{wrong[0]}; `tokenizing.steps.STEPS` must be those of the job")
     except (ValueError, KeyError, TypeError) as error:
         report.problems.append(f"cannot tokenize again: {error}")
         return report

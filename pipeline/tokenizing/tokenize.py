@@ -30,6 +30,7 @@ from tokenmill.pipeline.running.progress import Amount, OnBatch
 from tokenmill.pipeline.shuffling import PlannedShard, merge_shard
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.tally import check_agreement
+from tokenmill.pipeline.tokenizing import steps
 from tokenmill.pipeline.tokenizing.pages import (
     Page,
     SplitBooks,
@@ -39,7 +40,6 @@ from tokenmill.pipeline.tokenizing.pages import (
     schema_of_rows,
     tokenizer_info,
 )
-from tokenmill.pipeline.tokenizing.steps import STEPS, Encode
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.reference_encoding import TextByText
 
@@ -83,19 +83,19 @@ def tokenize_split(
     work = Work(split, config, tokenizer, n_splits, are_merged)
     if (entry := load_committed(work)) is not None:
         return entry
-    steps = [step(work) for step in STEPS]
+    made = [step(work) for step in steps.STEPS]
     with SplitWriter(work) as writer:
         for page in read_pages([work], wanted):
-            entry = writer(_through(steps, page, on_tokens))
+            entry = writer(_through(made, page, on_tokens))
     assert entry is not None, "the last page commits the split"
     return entry
 
 
-def _through(steps: Sequence[Step], page: Page, on_tokens: OnTokens | None) -> Page:
+def _through(made: Sequence[Step], page: Page, on_tokens: OnTokens | None) -> Page:
     """Returns a page after all steps."""
-    for step in steps:
+    for step in made:
         page = step(page)
-        if on_tokens is not None and isinstance(step, Encode) and page.encoded is not None:
+        if on_tokens is not None and isinstance(step, steps.Encode) and page.encoded is not None:
             texts, again = page.encoded.texts, partial(step.encoder.encode_by, page.encoded.texts)
             on_tokens(texts.documents.column("doc_id"), texts.column, page.encoded.ids, again)
     return page

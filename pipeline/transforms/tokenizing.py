@@ -34,8 +34,8 @@ from tokenmill.pipeline.running.clock import Stopwatch
 from tokenmill.pipeline.running.progress import Amount
 from tokenmill.pipeline.shuffling import Pass, PlannedShard, deal, load_merged, merge_runs, name_shard, plan_passes
 from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing import steps
 from tokenmill.pipeline.tokenizing.pages import Page, Step, Work, read_pages, schema_of_rows
-from tokenmill.pipeline.tokenizing.steps import STEPS
 from tokenmill.pipeline.tokenizing.tokenize import SplitWriter, load_committed, merge_planned
 from tokenmill.pipeline.transforms.elements import Done, Todo
 from tokenmill.pipeline.transforms.stages import (
@@ -99,7 +99,7 @@ class TokenizeCorpus(beam.PTransform):
         """Adds the steps of a split, in one stage; `write` and `made` are the name and the type of its last one."""
         read = begin | "ReadSplits" >> ReadSplits(self.plan, self.tokenizers, are_merged)
         pages = read.pages
-        for step in STEPS:
+        for step in steps.STEPS:
             pages = pages | step.__name__ >> beam.ParDo(StepFn(step)).with_output_types(Page)
         written = pages | write >> beam.ParDo(WriteFn(write)).with_output_types(made)
         return (read.committed, written) | "AllSplits" >> beam.Flatten().with_output_types(made)

@@ -8,8 +8,8 @@ import pytest
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import plan_job
-from tokenmill.pipeline.tokenizing.steps import BUILT_IN
-from tokenmill.pipeline.transforms import outline, tokenizing
+from tokenmill.pipeline.tokenizing import steps
+from tokenmill.pipeline.transforms import outline
 
 SHUFFLED = [
     *["ReadSplits -> Page, SplitRuns", "Normalize -> Page", "Encode -> Page", "Count -> Page"],
@@ -25,7 +25,7 @@ def made(tiny_corpus, **output):
 
 
 def test_the_design_draws_the_graph_of_a_job(tiny_corpus, repository, monkeypatch):
-    monkeypatch.setattr(tokenizing, "STEPS", BUILT_IN)
+    monkeypatch.setattr(steps, "STEPS", steps.BUILT_IN)
     drawn = "\n".join(outline.outline(plan_job("run", made(tiny_corpus))))
     assert f"```text\n{drawn}\n```" in (repository / "docs/explanation/design.md").read_text(encoding="utf-8")
 
