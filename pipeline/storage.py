@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -222,6 +223,15 @@ class _LocalFile(io.FileIO):
     def write(self, data: Any, /) -> int:
         with _telling_space(str(self.name), memoryview(data).nbytes):
             return super().write(data)
+
+
+def scratch() -> BinaryIO:
+    """Returns a local file to write and read, which no other process sees, and which is gone when it is closed."""
+    descriptor, path = tempfile.mkstemp(prefix="tokenmill-")
+    os.close(descriptor)
+    file = _LocalFile(path, "w+b")
+    os.unlink(path)
+    return cast(BinaryIO, io.BufferedRandom(file))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ little-endian. The reference implementation is `tests.reference.mds`.
 
 import json
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline import schemas
+from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.sums_kernels import copy_rows
 from tokenmill.pipeline.columns import children, ragged, stretches
 from tokenmill.pipeline.output.writers.base import (
@@ -82,7 +81,7 @@ class MDSWriter(ShardWriter):
         super().__init__(schema)
         self._handle, self._tokenizer = handle, tokenizer
         self._columns = columns_of(schema, tokenizer)
-        self._samples = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the shard, or when an attempt fails
+        self._samples = storage.scratch()  # closed with the shard, or when an attempt fails
         weakref.finalize(self, self._samples.close)
         self._sizes: list[np.ndarray] = []
         self._n_bytes = 0
