@@ -7,15 +7,21 @@ import sys
 
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.commands.jobs import JOBS
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, MISTAKE, say
 from tokenmill.pipeline.running.outlets import lost, outlive_readers
 
 
 def main() -> int:
     """Runs the command that this process was started with, and returns its exit code."""
     outlive_readers()
-    # Schedulers send SIGTERM, and kill some time after it: until then a job can cancel what it has started elsewhere.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.flags.optimize > 1:
+        say("Python is told to leave docstrings out, and Beam computes with them: no -OO, and PYTHONOPTIMIZE at most 1")
+        return MISTAKE
+    # Schedulers send SIGTERM, a terminal that closes SIGHUP, and kill some time after it: until then a job can cancel
+    # what it has started elsewhere. `nohup` has SIGHUP ignored.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     # Beam and numba bring a million objects, which are no garbage. Looking for some in them whenever 700 more are there
     # takes a third of what a small job takes beyond importing Beam.
     gc.set_threshold(500_000, 20, 100)

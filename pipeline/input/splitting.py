@@ -12,6 +12,7 @@ import io
 import itertools
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -345,7 +346,11 @@ def _cut_file(
         with closing(archives.open_file(file.path, file.version)) as handle:
             return _look_into(handle, numbered, config, said)
     except UnicodeEncodeError:
-        return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it, or leave it out with input.exclude")
+        encoding = sys.getfilesystemencoding().upper()
+        cure = "rename it" if encoding == "UTF-8" else "set PYTHONUTF8=1, if it is UTF-8"
+        return ValueError(
+            f"{file.path!r} has a name that is not {encoding}; {cure}, or leave it out with input.exclude"
+        )
     except ValueError as error:
         return _FileError(numbered, config, error)
     except OSError as error:

@@ -57,7 +57,7 @@ def test_a_running_job_is_left_alone(make_job, sections, undisturbed, tmp_path, 
     assert "in use" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_stops_a_job_leaves_the_folder_to_whoever_comes_next(make_job, sections, undisturbed, tmp_path, number):
     job = make_job("job", **sections)
     with paused(12, tmp_path / "signs", *tokenize(job)) as running:

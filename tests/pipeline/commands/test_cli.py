@@ -190,6 +190,13 @@ def run_unread(*arguments, unread="stdout"):
     return done
 
 
+def test_docstrings_that_beam_needs_are_asked_for_before_work():
+    command = [sys.executable, "-OO", "-m", "tokenmill", "schema"]
+    done = subprocess.run(command, cwd=ROOT, text=True, check=False, capture_output=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "PYTHONOPTIMIZE at most 1" in done.stderr
+
+
 def test_a_reader_that_has_gone_is_no_error(finished, tmp_path):
     config = tmp_path / "job.yaml"
     for words in (

@@ -7,6 +7,7 @@ import io
 import lzma
 import os
 import re
+import sys
 import time
 import zipfile
 from dataclasses import replace
@@ -439,12 +440,15 @@ def test_what_a_user_may_not_list_or_enter_is_refused_by_name(tmp_path, monkeypa
         (tmp_path / "secret").chmod(0o755)
 
 
-def test_a_name_that_is_not_utf8_is_refused(tmp_path):
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, monkeypatch):
     try:
         (tmp_path / os.fsdecode(b"\xff.txt")).write_bytes(b"text\n")
     except OSError:
         pytest.skip("this filesystem has no such names")
     with pytest.raises(ValueError, match="has a name that is not UTF-8; rename it"):
+        plan(tmp_path / "*.txt")
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    with pytest.raises(ValueError, match="has a name that is not ASCII; set PYTHONUTF8=1"):
         plan(tmp_path / "*.txt")
 
 
