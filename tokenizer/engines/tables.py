@@ -204,9 +204,8 @@ class TablePool:
 def n_lines(n_bytes: int, n_words: int, bound: int) -> int:
     """Returns how many lines a table is to have, a power of two: no more than it needs, because the system clears them.
 
-    A megabyte of English has 15,000 words, 12 MB have 59,000. With two to four lines for each, hardly any is evicted;
-    with twice as many a job of five documents takes 17 MB more, and is not faster. The first 20 kB of a text take
-    1.8 ms instead of 2.7 with a table of full size, the first 200 kB 5.4 instead of 6.2.
+    A megabyte of English has 15,000 words, 12 MB have 59,000. With two to four lines for each, few are evicted; twice
+    as many are not faster. Of a full table the first 20 kB of a text take 2.7 ms instead of 1.8, 200 kB 6.2, not 5.4.
 
     Args:
       n_bytes: how much text will be encoded.
