@@ -19,8 +19,9 @@ import os, signal, sys, time
 from tokenmill.__main__ import main
 from tokenmill.pipeline import storage
 
-# A shell that starts the tests in the background lets its children ignore Ctrl-C.
+# A shell that starts the tests in the background lets its children ignore Ctrl-C, and nohup lets them ignore SIGHUP.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 n_left, action, signs = int(sys.argv[1]), *sys.argv[2:4]
 rename = storage.rename
 

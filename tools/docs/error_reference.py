@@ -41,7 +41,10 @@ _EXIT_CODES = {
         "a mistake in the command, the config or the input, found before any work",
         "Correct what the message names, then start again.",
     ),
-    STOPPED: ("stopped by Ctrl-C, or by SIGTERM, which schedulers send", "`--resume` goes on from what is committed."),
+    STOPPED: (
+        "stopped by Ctrl-C, or by SIGTERM, which schedulers send, or SIGHUP, as a terminal closes",
+        "`--resume` goes on from what is committed.",
+    ),
 }
 
 _ADVICE = {
