@@ -279,7 +279,8 @@ def test_planning_takes_time_in_proportion_to_the_files(tmp_path, monkeypatch, e
         assert (opened.n_done, opened.n_planned, opened.unit) == (n_left, n_left, "files")
         return taken
 
-    assert seconds(24_000) < 20 * seconds(2400)
+    # Ten times on a quiet machine, twenty beside others; a hundred if each file looked at all.
+    assert seconds(24_000) < 40 * seconds(2400)
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path):
