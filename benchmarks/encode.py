@@ -78,6 +78,8 @@ def measure_named(name: str, options: argparse.Namespace, *, everything: bool) -
     loaded = corpora.load()
     subject, texts = tokenizers.subjects(loaded)[name](), _chosen(loaded, options)
     subject = subject._replace(peers={k: v for k, v in subject.peers.items() if k in (options.peers or subject.peers)})
+    if options.peers and not subject.peers:
+        raise SystemExit(f"--peers: none of {' '.join(options.peers)} is here, or has such a tokenizer")
     measurements = measure(subject, texts, options.rounds)
     if everything:
         measurements += measure(subject, corpora.adversarial(), options.rounds)

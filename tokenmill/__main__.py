@@ -15,7 +15,7 @@ def main() -> int:
     """Runs the command that this process was started with, and returns its exit code."""
     outlive_readers()
     if sys.flags.optimize > 1:
-        say("Python is told to leave docstrings out, and Beam computes with them: no -OO, and PYTHONOPTIMIZE at most 1")
+        say("Beam needs docstrings: run Python without -OO, and with PYTHONOPTIMIZE at most 1")
         return MISTAKE
     # Schedulers send SIGTERM, a terminal that closes SIGHUP, and kill some time after it: until then a job can cancel
     # what it has started elsewhere. `nohup` has SIGHUP ignored.

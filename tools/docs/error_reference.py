@@ -42,7 +42,7 @@ _EXIT_CODES = {
         "Correct what the message names, then start again.",
     ),
     STOPPED: (
-        "stopped by Ctrl-C, or by SIGTERM, which schedulers send, or SIGHUP, as a terminal closes",
+        "stopped by Ctrl-C, or by SIGTERM, which schedulers send, or by SIGHUP, which a closed terminal sends",
         "`--resume` goes on from what is committed.",
     ),
 }
