@@ -54,7 +54,8 @@ class Encoding:
         if ids is not None:
             encoding.ids = ids
         encoding._batch, encoding._row, encoding._choice = batch, row, choice
-        return cast("Encoding", encoding)
+        made: Encoding = encoding  # `cast` is a call, which this one has no time for
+        return made
 
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__

@@ -100,6 +100,8 @@ class Lent:
     """What the `NewModel` of the engine has made."""
     few: Any = None
     """What `few.FewTexts` has prepared with the scratch."""
+    fit: Any = None
+    """The state of the table when `TablePool.take` last looked whether it is fit."""
 
     def make_lines(self, n: int) -> None:
         """Moves the spans to a table of n lines, unless theirs has as many. Ids do not depend on how many it has."""
@@ -171,12 +173,15 @@ class TablePool:
         except IndexError:
             table = new_table(n_lines(n_bytes, 0, self._n_bytes), self._n_bytes // 4)
             lent = Lent(table, np.empty(ROOM * N_COLUMNS, np.uint64), new_counter(1, 0))
-        n_now, state = lent.table.slots.size * 8 // _LINE_BYTES, lent.table.state
+        state = lent.table.state.tolist()
+        if state == lent.fit and n_bytes <= 8 * _LEAST_LINES:
+            return lent
         # Words that evict each other are new in each call, for which some engines take half as long again.
-        needs_more = n_now // 4 if state[EVICTIONS] >= _MOST_EVICTIONS else 0
-        lent.make_lines(n_lines(n_bytes, max(int(state[MISSES]), needs_more), self._n_bytes))
+        needs_more = lent.table.slots.size * 2 // _LINE_BYTES if state[EVICTIONS] >= _MOST_EVICTIONS else 0
+        lent.make_lines(n_lines(n_bytes, max(state[MISSES], needs_more), self._n_bytes))
         if _is_worn(lent.table):
             empty(lent.table)
+        lent.fit = lent.table.state.tolist()
         return lent
 
     def give(self, lent: Lent) -> None:
@@ -219,12 +224,9 @@ def n_lines(n_bytes: int, n_words: int, bound: int) -> int:
 def new_table(n: int, n_pool_bytes: int) -> Table:
     """Makes an empty table of n lines, a power of two, with pools of `n_pool_bytes` bytes each."""
     return Table(
-        slots=_lines(n),
-        direct=np.zeros(0x10000, np.uint64),
-        ids=np.empty(n_pool_bytes // 4, np.int32),
-        words=np.empty(n_pool_bytes, np.uint8),
-        state=np.zeros(4, np.int64),
-    )
+        slots=_lines(n), direct=np.zeros(0x10000, np.uint64), ids=np.empty(n_pool_bytes // 4, np.int32),
+        words=np.empty(n_pool_bytes, np.uint8), state=np.zeros(4, np.int64),
+    )  # fmt: skip
 
 
 def _lines(n: int) -> npt.NDArray[np.uint64]:
@@ -243,11 +245,8 @@ def _lines(n: int) -> npt.NDArray[np.uint64]:
 def _is_worn(table: Table) -> bool:
     """Whether a table should be emptied: a pool is nearly full, or as many spans were evicted as the table holds."""
     state = table.state.tolist()
-    return bool(
-        state[IDS_USED] * 8 > table.ids.size * 7
-        or state[BYTES_USED] * 8 > table.words.size * 7
-        or state[EVICTIONS] * 4 > table.slots.size
-    )
+    is_full = state[IDS_USED] * 8 > table.ids.size * 7 or state[BYTES_USED] * 8 > table.words.size * 7
+    return bool(is_full or state[EVICTIONS] * 4 > table.slots.size)
 
 
 def empty(table: Table) -> None:
