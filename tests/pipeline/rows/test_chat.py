@@ -13,7 +13,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import RenderChat, Tokenize
 from tokenmill.pipeline.config.text import ChatConfig
-from tokenmill.pipeline.tokenizing.chat import ChatTexts
+from tokenmill.pipeline.tokenizing.chat import TOOL, ChatTexts
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 
 CHAT = {"template": TEMPLATES["thinking"], "special_tokens": NAMED}
@@ -115,6 +115,15 @@ def test_texts_are_those_of_the_template(run_once):
         good, failed = rows | step.with_exception_handling()
         assert_that(good | beam.Map(lambda row: row["text"]), equal_to(expected))
         assert_that(failed | beam.Map(lambda letter: letter.element["id"]), equal_to([-1, -2]), label="Failed")
+
+
+def test_records_with_tools_are_rendered_by_their_own_template(run_once):
+    messages = [{"role": "user", "content": "why?"}]
+    records = [{"messages": json.dumps({"messages": messages, "tools": tools})} for tools in (None, [TOOL])]
+    step = RenderChat("{{ messages[0].content }}", chat={"tool_template": "{{ tools[0].function.name }}"})
+    with run_once() as pipeline:
+        texts = pipeline | beam.Create(records) | step | beam.Map(lambda row: row["text"])
+        assert_that(texts, equal_to(["why?", TOOL["function"]["name"]]))
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def test_a_config_says_what_fields_and_roles_mean() -> None:
         ({"instruction": "why?", "context": "", "response": "so", "category": "open_qa"}, "messages"),
         ({"question": "why?", "answer": "so"}, "messages"),
         ({"query": "why?", "response": "so"}, "response"),
+        ({"prompt": [ASK], "completion": [ANSWER]}, "prompt"),
     ],
 )
 def test_more_shapes_of_data_sets_are_read(record: dict[str, Any], field: str) -> None:
