@@ -74,6 +74,8 @@ def test_the_rest_is_the_same(both) -> None:
     texts = ["the an", "", "玫瑰", "<| <|a"]
     assert ours.encode_ordinary_batch(texts) == theirs.encode_ordinary_batch(texts)
     assert ours.encode_batch(texts, allowed_special="all") == theirs.encode_batch(texts, allowed_special="all")
+    for ids in map(theirs.encode_ordinary, ["a\u0400b", "玫瑰"]):
+        assert ours.decode_with_offsets(ids) == theirs.decode_with_offsets(ids)
     batch = [[256, 257], [300], []]
     assert ours.decode_batch(batch) == theirs.decode_batch(batch)
     assert ours.decode_bytes_batch(batch) == theirs.decode_bytes_batch(batch)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.tokenizer.kernels.test_registry import _all
-from tokenmill.tokenizer.compiling import machine_code
+from tokenmill.tokenizer.compiling import library, machine_code
 from tools import library as building
 
 ROWS, ALL = building.listed(), _all()[0]
@@ -75,6 +75,13 @@ exec(sys.argv[2])
 from tokenmill.tokenizer.models.double_array import trie_of
 print(trie_of({b"ab": 0}).root_base, len(kernel.saved), "numba" in sys.modules or "llvmlite.binding" in sys.modules)
 """
+
+
+def test_a_library_that_the_processor_cannot_run_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "PATH", Path(np._core._multiarray_umath.__file__))
+    for can_run in (True, False):
+        monkeypatch.setattr(library, "_can_run", lambda can_run=can_run: can_run)
+        assert (library._library.__wrapped__() is not None) == can_run
 
 
 @needs_compiler
