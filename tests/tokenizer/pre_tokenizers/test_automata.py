@@ -140,6 +140,8 @@ def test_words_of_known_patterns_are_found_by_an_automaton(pattern: str, rows: l
 @example(alternatives=[r"\p{Lu}\p{Ll}+", r"\s+$", r"\s"], rows=["Ab  ", "  A", " \n "])
 @example(alternatives=[r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"], rows=["a\n        b\n   \n c", "   a"])
 @example(alternatives=["(?<=a)b+", r"\b[a-c]+", "aab$"], rows=["aabbccaab", "ab" * 40, ""])
+@example(alternatives=["(?=(?<=a))b"], rows=["aabb ab", "ab"])
+@example(alternatives=["a(?=b|(?<=a))"], rows=["bba", "ba a"])
 def test_automata_find_what_backtracking_finds(alternatives: list[str], rows: list[str]) -> None:
     pattern = "|".join(alternatives)
     try:
