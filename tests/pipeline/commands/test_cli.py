@@ -64,6 +64,7 @@ def test_commands_import_what_they_need(command, heavy):
         (["run", "x", "--workers", "0"], "--workers: must be a number of at least 1, got '0'"),
         (["run", "x", "--mode", "fast"], "--mode: invalid choice: 'fast'"),
         (["inspect", "x", "--start", "-1"], "--start: must be a number, got '-1'"),
+        (["run", "x", "--d"], "unrecognized arguments: --d; did you mean --dry-run or --debug or --detach?"),
         (["run", "x", "--over"], "unrecognized arguments: --over; did you mean --overwrite?"),
         (["run", "x", "--runner", "X"], "unrecognized arguments: --runner X; options for Beam go last, after --"),
         (["run", "x", "--wokers=2"], "unrecognized arguments: --wokers=2; did you mean --workers?"),

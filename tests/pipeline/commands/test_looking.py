@@ -180,9 +180,12 @@ def test_viz_reads_files_and_stdin_and_says_what_it_left_out(capsys, byte_level_
     (view,) = json.loads(out)
     assert (view["tokens"], len(view["shown"]), view["tokens_left_out"]) == (1_048_575, 20_000, 1_028_575)
     assert err == f"tokenmill: {path}: only its first 1,048,576 bytes are looked at\n"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab")))
-    assert cli.main(["viz", "-", "--tokenizer", str(byte_level_file)]) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "a┊b"
+    monkeypatch.setattr(inspect, "MOST_BYTES", 2)
+    for data, warning in ((b"ab", ""), (b"abc", "tokenmill: -: only its first 2 bytes are looked at\n")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        assert cli.main(["viz", "-", "--tokenizer", str(byte_level_file)]) == 0
+        out, err = capsys.readouterr()
+        assert (out.splitlines()[1], err) == ("a┊b", warning)
 
 
 def test_a_page_of_viz_holds_text_as_text(capsys, tiny_vocab_file, byte_level_file, tmp_path):

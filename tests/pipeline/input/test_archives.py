@@ -296,6 +296,7 @@ def test_members_are_read_again_in_any_order(tmp_path):
     path = make(tmp_path / "a.tar.gz", {f"{i}.txt": f"{i}\n".encode() * 9000 for i in range(20)})
     for i in (0, 7, 3, 19, 0):
         with archives.open_file(f"{path}!/{i}.txt", "v") as handle:
+            assert handle.read(0) == b""
             assert handle.read(2) == f"{i}\n"[:2].encode()
             handle.seek(0)
             assert handle.read() == f"{i}\n".encode() * 9000
