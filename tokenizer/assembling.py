@@ -114,7 +114,7 @@ class EncodedTexts:
         """Returns how many texts a row has: 2 for a pair."""
         return len(self._texts_of(row))
 
-    def _parts(self, row: int) -> list[list[tuple[int, int]]]:
+    def _parts(self, row: int) -> list[Sequence[tuple[int, int]]]:
         """Returns the parts of each text of an encoding, as ranges of tokens: first the one that is kept."""
         lengths = [self._offsets[text + 1] - self._offsets[text] for text in self._texts_of(row)]
         if self._truncation is None:

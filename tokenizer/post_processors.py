@@ -3,8 +3,9 @@
 
 import dataclasses
 import functools
+from collections import abc
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.unicode import data as unicode_data
@@ -354,7 +355,7 @@ class Truncation:
             )
         return (n_first - excess, second) if self.strategy == "only_first" else (n_first, second - excess)
 
-    def parts(self, n: int, kept: int) -> list[tuple[int, int]]:
+    def parts(self, n: int, kept: int) -> abc.Sequence[tuple[int, int]]:
         """Returns the parts that a text of `n` tokens is cut into, as ranges: first what is kept, then what overflows.
 
         Every part has `kept` tokens, see `lengths`, the last one perhaps fewer. If none are kept, one part has all.
@@ -372,10 +373,25 @@ class Truncation:
                 f"stride {self.stride} must be less than the {kept} tokens that max_length {self.max_length} leaves "
                 "this text; lower it, or raise max_length"
             )
-        n_parts = 1 - (kept - n) // step  # rounded up
-        if self.direction == "right":
-            return [(i * step, min(i * step + kept, n)) for i in range(n_parts)]
-        return [(max(0, n - i * step - kept), n - i * step) for i in range(n_parts)]
+        return _Windows(n, kept, step, self.direction == "left")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Windows(abc.Sequence[tuple[int, int]]):
+    """Ranges of `kept` of `n` tokens, one every `step`, made when asked for: each part of a text asks for its own."""
+
+    n: int
+    kept: int
+    step: int
+    is_from_end: bool
+
+    def __len__(self) -> int:
+        return 1 - (self.kept - self.n) // self.step  # rounded up
+
+    def __getitem__(self, number: Any) -> Any:
+        first = range(len(self))[number] * self.step
+        last = min(first + self.kept, self.n)
+        return (self.n - last, self.n - first) if self.is_from_end else (first, last)
 
 
 def _cut_longest(n_first: int, n_second: int, room: int) -> tuple[int, int]:

@@ -43,6 +43,23 @@ def test_rows_are_as_plain_python_lays_them_out(texts, before, after, max_length
     assert spans == [[i for i in row if i != 77] for row in expected]
 
 
+@given(st.integers(0, 60), st.integers(1, 20), st.integers(0, 19), st.sampled_from(["left", "right"]))
+def test_parts_repeat_as_much_as_stride_says(n, kept, stride, side):
+    if kept <= stride or n <= kept:
+        return
+    expected = [[*range(n)][max(0, stop - kept) : stop] for stop in range(n, stride, stride - kept)]
+    if side == "right":
+        expected = [[n - 1 - i for i in reversed(part)] for part in expected]
+    parts = Truncation(kept, direction=side, stride=stride).parts(n, kept)
+    assert [[*range(*part)] for part in parts] == expected
+    assert [parts[i] for i in range(-len(expected), 0)] == list(parts)
+
+
+def test_a_part_of_very_many_is_found_at_once():
+    parts = Truncation(3, stride=2).parts(1 << 40, 3)
+    assert (len(parts), parts[1 << 39]) == ((1 << 40) - 2, (1 << 39, (1 << 39) + 3))
+
+
 @given(st.lists(st.integers(0, 40), max_size=6), FRAMES, st.integers(7, 20), st.integers(0, 19))
 def test_windows_are_the_parts_of_a_truncation(lengths, before, max_length, stride):
     if stride >= max_length:

@@ -160,7 +160,8 @@ def test_places_are_those_of_the_locator(pre_tokenizer, data, texts, is_pretoken
     if data.draw(st.booleans()):
         tokenizer.enable_padding(pad_id=1, pad_token="[CLS]", direction=data.draw(st.sampled_from(("left", "right"))))
     inputs = [text.split(" ") for text in texts] if is_pretokenized else texts
-    inputs += list(itertools.pairwise(inputs)) if not is_pretokenized else []
+    if not is_pretokenized:  # short: every part of one text that overflows is combined with every part of the other
+        inputs += list(itertools.pairwise(text[:9] for text in texts))
     found = tokenizer.encode_batch(inputs, is_pretokenized)
     expected = tokenizer.encode_batch(inputs, is_pretokenized)
     with pytest.MonkeyPatch.context() as patch:
