@@ -185,6 +185,20 @@ def test_unigram_is_trained_with_the_same_special_tokens_and_alphabet() -> None:
     assert "▁mill" in dict(vocabularies[0])
 
 
+@pytest.mark.parametrize("unk", ["[UNK]", None])
+def test_unigram_has_as_many_entries_with_and_without_an_unknown_one(unk: str | None) -> None:
+    special = ["<s>"] if unk is None else ["<s>", unk]
+    trainer = hf.trainers.UnigramTrainer(vocab_size=22, special_tokens=special, unk_token=unk, show_progress=False)
+    both = untrained(hf.models.Unigram(), hf.pre_tokenizers.Metaspace())
+    for tokenizer in both:
+        tokenizer.train_from_iterator(
+            ["the mill grinds", "a miller's mills", "grinding and milling the text"] * 9, trainer
+        )
+    models = [json.loads(tokenizer.to_str())["model"] for tokenizer in both]
+    unk_id = None if unk is None else 1
+    assert [(len(model["vocab"]), model["unk_id"]) for model in models] == [(22, unk_id)] * 2
+
+
 def test_options_that_cannot_be_kept_are_refused_before_any_text_is_read() -> None:
     texts = iter(["a"])
     ours = Tokenizer(model=None).as_tokenizers()
