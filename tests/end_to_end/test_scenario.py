@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ def _folders(output: Path) -> list[Path]:
     return sorted({path.parent for path in output.rglob("tokens-*") if "replay" not in path.parts})
 
 
+def _sources_add_up(output: Path) -> None:
+    """Compares the totals of each folder, and of all parts, with what it has of each source."""
+    for path in [*output.rglob("manifest.json"), *output.glob("parts.json")]:
+        books = json.loads(path.read_text(encoding="utf-8"))
+        added: Counter[str] = Counter()
+        for source in books.get("by_source", {}).values():
+            added.update({name: n for name, n in source.items() if isinstance(n, int) and name != "n_files"})
+        assert added == {name: books["totals"][name] for name in added}, path
+
+
 def _looked_at(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Shows rows of a folder, and leads a token of one back to its document."""
     _do("inspect", str(folder), "--rows", "2")
@@ -78,6 +89,7 @@ def test_a_job_from_its_plan_to_its_replay(corpus: Path, name: str, capsys: pyte
         for each, estimate in planned["totals"].items():
             assert estimate["value"] == actual[each], each
         _do("verify", output)
+        _sources_add_up(Path(output))
         if name in UNDONE:
             return
         _do("verify", output, "--deep", "--share", "1")
