@@ -2,7 +2,9 @@
 """What README and docs say is true: snippets run, configs load, links lead somewhere, the reference is complete."""
 
 import ast
+import doctest
 import html
+import importlib
 import re
 import subprocess
 import tomllib
@@ -175,6 +177,17 @@ def test_the_picture_of_the_quickstart_is_one_of_today() -> None:
     assert all(html.escape(line.strip()).replace(" ", "&#160;") in again for line in lines if BOUNDARY not in line)
     assert "ready" not in again
     assert "merging&#160;..." not in again
+
+
+def test_examples_of_docstrings_give_what_they_show() -> None:
+    files = [path for package in ("pipeline", "tokenizer") for path in (REPOSITORY / package).rglob("*.py")]
+    n_tried = 0
+    for path in (path for path in files if ">>> " in path.read_text(encoding="utf-8")):
+        name = path.relative_to(REPOSITORY).with_suffix("").as_posix().replace("/", ".")
+        result = doctest.testmod(importlib.import_module(f"tokenmill.{name}"))
+        assert not result.failed, name
+        n_tried += result.attempted
+    assert n_tried > 9
 
 
 def test_version_is_the_same_wherever_it_is_said() -> None:
