@@ -24,6 +24,7 @@ def table() -> dict[str, str]:
     rows = [(pattern, "commit") for pattern in listed["commit"]]
     rows += [(pattern, "all") for patterns in listed["all"].values() for pattern in patterns]
     assert len(dict(rows)) == len(rows), "a pattern stands twice in tiers.toml"
+    assert all(listed["all"].values()), "a reason in tiers.toml has no patterns"
     return dict(rows)
 
 
