@@ -75,7 +75,7 @@ def test_ids_and_pieces_become_the_same_texts(both: tuple[Any, Any]) -> None:
     @strategies.FEWER
     @given(ids, pieces)
     def check(ids: list[int], pieces: list[str]) -> None:
-        for each in (ids, pieces, [ids, ids[:2]], ids[:1]):
+        for each in (ids, pieces, [ids, ids[:2]], ids[:1], np.array(ids, np.int32), np.array([ids, ids], np.uint16)):
             assert ours.decode(each) == theirs.decode(each)
 
     check()
@@ -156,6 +156,9 @@ def test_what_it_does_not_have_is_refused(made: Any) -> None:
         ours.encode(["a", 3])
     with pytest.raises(ValueError, match="decode gives str or bytes, and has no other options"):
         ours.decode([5], out_type="numpy")
+    for ids, got in ((np.array([5.0]), "float64 in 1"), (np.full((1, 1, 1), 5), "int64 in 3")):
+        with pytest.raises(TypeError, match=f"ids must be integers in one dimension or two, got {got}"):
+            ours.decode(ids)
     with pytest.raises(AttributeError, match="no attribute 'encode_as_proto'"):
         ours.EncodeAsProto("a")
     with pytest.raises(ValueError, match="cannot hold"):

@@ -531,6 +531,10 @@ def test_columns_without_a_value_have_the_type_of_other_files(tmp_path):
     plan(tmp_path / "a.parquet", keep_fields={"n": "int8", "never": "double"})
     with pytest.raises(ValueError, match=r"b\.parquet' has 'n' as int64, but input.keep_fields says int8"):
         plan(tmp_path / "*.parquet", keep_fields={"n": "int8"})
+    for other in ({"b": "y"}, {"a": 1}, {"a": "y", "b": None}, "y", ["y"]):
+        pq.write_table(pa.table({"text": ["t"], "meta": [other]}), tmp_path / "e.parquet")
+        with pytest.raises(ValueError, match=r"e\.parquet' has 'meta' as .*, but .*b\.parquet' has it as struct<a: s"):
+            plan(tmp_path / "[be].parquet", keep_fields=["meta"])
     pq.write_table(pa.table({"text": pa.nulls(2)}), tmp_path / "d.parquet")
     (batch,) = read_split(plan(tmp_path / "d.parquet")[0], InputConfig(paths=["a"]))
     assert batch.rejects.column("reason").to_pylist() == ["null_text"] * 2
