@@ -227,3 +227,16 @@ def test_offsets_where_lengths_and_texts_look_right(name) -> None:
     except pytest.skip.Exception:
         return
     assert [hf.encode(text).offsets for text in expected] == list(expected.values())
+
+
+@pytest.mark.parametrize(("max_length", "stride"), [(1, 0), (2, 0), (2, 1), (3, 2)])
+def test_a_part_that_overflows_is_trimmed_as_a_text_is(max_length, stride) -> None:
+    tokenizer = byte_level(prefix=True)
+    hf = pytest.importorskip("tokenizers").Tokenizer.from_str(tokenizer.to_str())
+    found = []
+    for each in (tokenizer, hf):
+        each.enable_truncation(max_length, stride=stride)
+        encoding = each.encode("a a the  a\u3000a")
+        found.append([part.offsets for part in (encoding, *encoding.overflowing)])
+    assert found[0] == found[1]
+    assert len(found[0]) > 3
