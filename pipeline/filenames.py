@@ -23,6 +23,8 @@ CLOCKS = "_clock"
 """The folder of the times of splits; removed when the job is finished."""
 OF_THE_MOMENT = (CLOCK, REPORT)
 """Files that differ between two runs of one job: all others have the same bytes."""
+INDEXES = ("mixture.json", "packing.json")
+"""The records of indexes of rows, which `tokenmill.data` makes and reads: their folders are no outputs of jobs."""
 MDS_INDEX = "index.json"
 """The index of MDS shards, which `streaming` looks for."""
 HUB = ".huggingface.yaml"

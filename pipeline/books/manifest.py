@@ -278,6 +278,8 @@ def read(output: str) -> dict[str, Any]:
             raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
         check_folder(output)
-        raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
+        index = next((name for name in filenames.INDEXES if storage.exists(storage.join(output, name))), None)
+        hint = f"; it has {index}: `verify`, `trace` and tokenmill.data read indexes, other commands outputs"
+        raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished or (hint if index else '')}")
     what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
     return lists.opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))

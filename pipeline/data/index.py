@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline import storage
+from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.data.dataset import Dataset
 from tokenmill.pipeline.data.rows import Rows, Selection
 
@@ -162,7 +162,7 @@ def open_rows(
 
 def kind_of(path: str) -> str | None:
     """Returns the kind of the index in a folder; None if there is none."""
-    return next((kind for kind in Indexed.kinds if storage.exists(storage.join(path, f"{kind}.json"))), None)
+    return next((name[:-5] for name in filenames.INDEXES if storage.exists(storage.join(path, name))), None)
 
 
 def origins(rows: Rows) -> list[Dataset]:

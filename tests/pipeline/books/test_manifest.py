@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.finished_splits import JOB, built
+from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.books.manifest import NameSet
 from tokenmill.pipeline.output.folders import prepare_output
@@ -16,6 +17,11 @@ from tokenmill.pipeline.output.folders import prepare_output
 def test_reading_says_why_there_is_no_manifest(tmp_path):
     with pytest.raises(ValueError, match=r"holds no manifest\.json$"):
         manifest.read(str(tmp_path))
+    for name in filenames.INDEXES:
+        (tmp_path / name).touch()
+        with pytest.raises(ValueError, match=rf"holds no manifest\.json; it has {name}: `verify`, `trace` and "):
+            manifest.read(str(tmp_path))
+        (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no folder '.*/gone'$"):
         manifest.read(str(tmp_path / "gone"))
     with pytest.raises(FileNotFoundError, match=r"there is no folder 'gone' in '/"):
