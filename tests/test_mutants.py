@@ -17,7 +17,7 @@ def f(a: list[int | str], é: bool = False) -> int | None:
     if é and (a) < LIMIT + 1 <= 3:  # é < a
         return a[0]
     return a \\
-        + a
+        + a + zip(a, strict=True)
 '''
 
 
@@ -35,6 +35,7 @@ def test_operators_numbers_and_truth_values_are_changed_one_at_a_time() -> None:
         "    if é and (a) < LIMIT + 1 < 3:  # é < a",
         "    if é and (a) < LIMIT + 1 <= 4:  # é < a",
         "        return a[1]",
+        "        + a - zip(a, strict=True)",
     }
     assert len(changed) == len(differing)
 

@@ -73,9 +73,9 @@ def places(path: str, text: str) -> list[Place]:
     found = []
     lines = text.splitlines()
     tree = ast.parse(text)
-    types = {id(part) for node in ast.walk(tree) for part in _annotations(node)}
+    without_effect = {id(part) for node in ast.walk(tree) for part in _without_effect(node)}
     for node in ast.walk(tree):
-        if id(node) in types:
+        if id(node) in without_effect:
             continue
         for operator, left, right in _operators(node):
             if left.end_lineno != right.lineno or type(operator) not in _OTHERS:
@@ -91,8 +91,10 @@ def places(path: str, text: str) -> list[Place]:
     return found
 
 
-def _annotations(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields what stands in annotations, where `|` and numbers mean types."""
+def _without_effect(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields what stands in annotations, where `|` and numbers mean types, and `strict` of `zip`, which only checks."""
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        yield node.value
     for name in ("annotation", "returns"):
         if isinstance(of := getattr(node, name, None), ast.AST):
             yield from ast.walk(of)
