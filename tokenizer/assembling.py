@@ -145,6 +145,10 @@ class EncodedTexts:
         """Returns `n` tokens of padding."""
         return Run(n, padding.pad_type_id, [padding.pad_id] * n, [padding.pad_token] * n, is_padding=True)
 
+    def overflows(self, row: int, choice: tuple[int, ...]) -> bool:
+        """Returns whether an encoding may have parts that overflow: the first part of a text may, no other one."""
+        return any(not number and len(parts) > 1 for number, parts in zip(choice, self._parts(row), strict=False))
+
     def overflow(self, row: int, choice: tuple[int, ...], paddings: Sequence[Padding]) -> list[Encoding]:
         """Returns the parts of an encoding that overflow: each part of a text with each of the other's.
 

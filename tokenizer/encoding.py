@@ -90,7 +90,11 @@ class Encoding:
     def __getstate__(self) -> dict[str, Any]:
         fields = self.__dict__
         state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"read": None}
-        if "overflow" not in fields:
+        if "overflow" in fields:
+            return state
+        if not fields["_batch"].overflows(fields["_row"], fields["_choice"]):  # as most parts do not, of one text
+            state["overflow"] = list
+        else:
             del state["overflow"]  # it has the tokenizer, which what makes the parts anew has not
             state |= {name: fields[name] for name in ("_row", "_choice", "_paddings") if name in fields}
             state |= {"_batch": fields["_batch"].alone(fields["_row"]), "_row": 0}

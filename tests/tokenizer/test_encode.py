@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 import threading
 from collections import Counter
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.reference import bert as reference
 from tests.reference.counting import swallowed_characters
-from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer import Encoding, Tokenizer
 
 
 @given(strategies.text_columns(), st.booleans(), st.sampled_from([None, True, False]), st.booleans(), st.booleans())
@@ -114,6 +115,41 @@ def test_what_is_found_later_is_of_the_tokenizer_as_it_was() -> None:
     assert [each.ids for each in read_after.overflowing] == [each.ids for each in read_before.overflowing]
     with pytest.raises(AttributeError, match="'Encoding' object has no attribute 'idz'"):
         _ = tokenizer.encode("ab").idz
+
+
+def everything(encoding: Encoding) -> list[object]:
+    """The fields of an encoding and, like it, of all that overflows."""
+    fields = [getattr(encoding, field.name) for field in dataclasses.fields(encoding) if field.compare]
+    return [*fields, encoding.sequence_ids, *map(everything, encoding.overflowing)]
+
+
+@pytest.mark.parametrize("text", ["ab a ab b a", ("ab a ab b", "b a ab a b"), ("a", "b a ab a b"), "a", ""])
+@pytest.mark.parametrize("length", [None, 4, 5, 90])
+@pytest.mark.parametrize("padded", [None, 6])
+def test_a_pickled_encoding_has_what_overflows(text: Any, length: int | None, padded: int | None) -> None:
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
+    if length is not None:
+        tokenizer.enable_truncation(length)
+    if padded is not None:
+        tokenizer.enable_padding(length=padded)
+    (encoding,) = tokenizer.encode_batch([text])
+    expected = everything(encoding)
+    for whole in (pickle.loads(pickle.dumps(encoding)), copy.deepcopy(tokenizer.encode_batch([text])[0])):
+        assert everything(whole) == expected
+    parts = pickle.loads(pickle.dumps(encoding.overflowing))
+    assert [*map(everything, parts)] == [*map(everything, encoding.overflowing)]
+    for part, other in zip(parts, encoding.overflowing, strict=True):
+        for each in (part, other):
+            each.pad(12, direction="left")
+        assert everything(part) == everything(other)
+
+
+def test_pickled_parts_do_not_hold_their_texts() -> None:
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
+    tokenizer.enable_truncation(5)
+    parts = tokenizer.encode("a b a " * 1000).overflowing
+    assert len(parts) == 999
+    assert len(pickle.dumps(parts[-1])) < 1000
 
 
 def test_half_a_character_is_no_added_token() -> None:
