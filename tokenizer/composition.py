@@ -164,8 +164,15 @@ class Composition:
 
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
         """Returns how many tokens there are; a piece of a Unigram model that occurs twice counts twice, as in HF."""
-        repeated = len(self.model.vocab) - len(vocab_of(self.model)) if isinstance(self.model, Unigram) else 0
-        return len(self.get_vocab(with_added_tokens)) + repeated
+        model = self.model
+        n_own = len(model.vocab) if isinstance(model, Unigram) else len(vocab_of(model))
+        return n_own + self._n_beside if with_added_tokens else n_own
+
+    @cached_property
+    def _n_beside(self) -> int:
+        """How many added tokens the vocabulary of the model does not have."""
+        vocab = vocab_of(self.model)
+        return sum(token not in vocab for token in self._added_ids)
 
     @cached_property
     def _token_of(self) -> Mapping[int, str]:

@@ -164,8 +164,9 @@ class Encoding:
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
         """Returns the range of tokens of a word, None if no token is part of it."""
         found: list[int] = []
+        words = self.word_ids
         for i in self._range(sequence_index):
-            word = self.word_ids[i]
+            word = words[i]
             if word is not None and word > word_index:
                 break
             if word == word_index:
@@ -179,10 +180,9 @@ class Encoding:
 
     def char_to_token(self, char_pos: int, sequence_index: int = 0) -> int | None:
         """Returns the first token that covers a character of a text, None if there is none."""
-        for i in self._range(sequence_index):
-            if self.offsets[i][0] <= char_pos < self.offsets[i][1]:
-                return i
-        return None
+        places = self._range(sequence_index)
+        spans = zip(places, itertools.islice(self.offsets, places.start, places.stop), strict=False)
+        return next((i for i, (first, last) in spans if first <= char_pos < last), None)
 
     def char_to_word(self, char_pos: int, sequence_index: int = 0) -> int | None:
         """Returns the number of the word that a character of a text belongs to, None if there is none."""

@@ -46,6 +46,17 @@ TRIMMING = [
 ]
 
 
+@given(st.lists(st.sampled_from([*CONTENTS, "a", "##b"]), max_size=12), st.booleans())
+def test_a_tokenizer_has_as_many_tokens_as_hf_while_some_are_added(contents: list[str], special: bool) -> None:
+    ours = Tokenizer.for_bert(VOCAB)
+    theirs = hf.Tokenizer.from_str(ours.to_str())
+    for content in contents:
+        for each in (ours, theirs):
+            (each.add_special_tokens if special else each.add_tokens)([content])
+        for whole in (True, False):
+            assert ours.get_vocab_size(whole) == theirs.get_vocab_size(whole) == len(ours.get_vocab(whole))
+
+
 @given(added_tokens(), st.lists(texts(), max_size=4), st.booleans(), st.sampled_from([None, *TRIMMING]))
 def test_added_tokens_on_hostile_text(
     added: list[dict[str, object]], batch: list[str], split: bool, layout: dict[str, object] | None

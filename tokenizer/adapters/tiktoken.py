@@ -166,7 +166,7 @@ class TiktokenEncoding:
         """Whether an id is that of a special token."""
         return token in self._special.values()
 
-    @property
+    @functools.cached_property
     def max_token_value(self) -> int:
         """The largest id."""
         return max(self._bytes)
