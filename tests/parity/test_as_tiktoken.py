@@ -73,7 +73,13 @@ def test_the_rest_is_the_same(both) -> None:
     ours, theirs = both
     texts = ["the an", "", "玫瑰", "<| <|a"]
     assert ours.encode_ordinary_batch(texts) == theirs.encode_ordinary_batch(texts)
-    assert ours.encode_batch(texts, allowed_special="all") == theirs.encode_batch(texts, allowed_special="all")
+    texts += ["<|a|>the<|a|><|a|>", "<|a|>", "an<|a|>玫"]
+    for allowed in ("all", {"<|a|>"}, set()):
+        options = {"allowed_special": allowed, "disallowed_special": ()}
+        assert ours.encode_batch(texts, **options) == theirs.encode_batch(texts, **options)
+    assert ours.encode_batch([], allowed_special="all") == []
+    with pytest.raises(ValueError, match=r"special token '<\|a\|>', which is disallowed"):
+        ours.encode_batch(texts)
     for ids in map(theirs.encode_ordinary, ["a\u0400b", "玫瑰"]):
         assert ours.decode_with_offsets(ids) == theirs.decode_with_offsets(ids)
     batch = [[256, 257], [300], []]

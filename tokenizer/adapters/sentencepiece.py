@@ -96,7 +96,10 @@ class SentencePieceProcessor:
                 raise ValueError(f"nbest_size must be above 1, or -1 for all, to draw, got {chosen['nbest_size']!r}")
             sampling = Sampling(self._seed, chosen["alpha"], chosen["nbest_size"])
         first, self._n_drawn = self._n_drawn, self._n_drawn + len(texts)
-        rows = self._tokenizer.encode_arrow(texts, sampling=sampling, first_row=first).to_pylist()
+        if sampling is None:
+            rows = [each.ids for each in self._tokenizer.encode_batch(texts)]
+        else:
+            rows = self._tokenizer.encode_arrow(texts, sampling=sampling, first_row=first).to_pylist()
         found = [self._as_chosen(ids, text, chosen) for ids, text in zip(rows, texts, strict=True)]
         return found if isinstance(input, list) else found[0]
 

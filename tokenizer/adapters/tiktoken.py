@@ -54,8 +54,7 @@ class TiktokenEncoding:
 
     def encode_ordinary_batch(self, text: Sequence[str], *, num_threads: int = 8) -> list[list[int]]:
         """Encodes texts, in one call of the kernels; `num_threads` is taken and has no effect."""
-        found: list[list[int]] = self._tokenizer.encode_arrow(list(map(_whole, text))).to_pylist()
-        return found
+        return [found.ids for found in self._tokenizer.encode_batch(list(map(_whole, text)))]
 
     def encode(
         self,
@@ -75,9 +74,21 @@ class TiktokenEncoding:
         Raises:
           ValueError: if a disallowed token occurs.
         """
+        return self.encode_batch([text], allowed_special=allowed_special, disallowed_special=disallowed_special)[0]
+
+    def encode_batch(
+        self,
+        text: Sequence[str],
+        *,
+        num_threads: int = 8,
+        allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
+        disallowed_special: Literal["all"] | Collection[str] = "all",
+    ) -> list[list[int]]:
+        """Encodes texts, each as `encode` does; `num_threads` is taken and has no effect."""
         allowed = self.special_tokens_set if allowed_special == "all" else allowed_special
         disallowed = self.special_tokens_set - allowed if disallowed_special == "all" else disallowed_special
-        if disallowed and (found := _pattern(frozenset(disallowed)).search(text)):
+        search = _pattern(frozenset(disallowed)).search if disallowed else lambda _: None
+        if found := next(filter(None, map(search, text)), None):
             raise ValueError(
                 f"the text has the special token {found.group()!r}, which is disallowed: name it in allowed_special to "
                 "get its id, or leave it out of disallowed_special to take it as text; disallowed_special=() takes all "
@@ -85,17 +96,15 @@ class TiktokenEncoding:
             )
         allowed &= self._special.keys()
         if not allowed:
-            return self.encode_ordinary(text)
-        pieces = re.split(f"({_pattern(frozenset(allowed)).pattern})", _whole(text))
-        ordinary = self.encode_ordinary_batch(pieces[::2])
-        ids = ordinary[0]
-        for special, piece in zip(pieces[1::2], ordinary[1:], strict=True):
-            ids += [self._special[special], *piece]
-        return ids
-
-    def encode_batch(self, text: Sequence[str], *, num_threads: int = 8, **special: Any) -> list[list[int]]:
-        """Encodes texts, each as `encode` does; `num_threads` is taken and has no effect."""
-        return [self.encode(each, **special) for each in text]
+            return self.encode_ordinary_batch(text)
+        split = [re.split(f"({_pattern(frozenset(allowed)).pattern})", _whole(each)) for each in text]
+        ordinary = iter(self.encode_ordinary_batch([piece for pieces in split for piece in pieces[::2]]))
+        rows = []
+        for pieces in split:
+            rows.append(list(next(ordinary)))
+            for special in pieces[1::2]:
+                rows[-1] += [self._special[special], *next(ordinary)]
+        return rows
 
     def encode_to_numpy(self, text: str, **special: Any) -> npt.NDArray[np.uint32]:
         """Returns what `encode` does, as uint32[n]."""
