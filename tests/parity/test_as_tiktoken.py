@@ -77,7 +77,11 @@ def test_the_rest_is_the_same(both) -> None:
     for allowed in ("all", {"<|a|>"}, set()):
         options = {"allowed_special": allowed, "disallowed_special": ()}
         assert ours.encode_batch(texts, **options) == theirs.encode_batch(texts, **options)
+    assert ours.encode_batch(iter(texts), **options) == theirs.encode_batch(texts, **options)
     assert ours.encode_batch([], allowed_special="all") == []
+    allowed = {"<|a|>", "unknown"}
+    assert ours.encode("<|a|>", allowed_special=allowed) == theirs.encode("<|a|>", allowed_special=allowed)
+    assert allowed == {"<|a|>", "unknown"}
     with pytest.raises(ValueError, match=r"special token '<\|a\|>', which is disallowed"):
         ours.encode_batch(texts)
     for ids in map(theirs.encode_ordinary, ["a\u0400b", "玫瑰"]):

@@ -87,6 +87,7 @@ class TiktokenEncoding:
         """Encodes texts, each as `encode` does; `num_threads` is taken and has no effect."""
         allowed = self.special_tokens_set if allowed_special == "all" else allowed_special
         disallowed = self.special_tokens_set - allowed if disallowed_special == "all" else disallowed_special
+        text = list(text)
         search = _pattern(frozenset(disallowed)).search if disallowed else lambda _: None
         if found := next(filter(None, map(search, text)), None):
             raise ValueError(
@@ -94,7 +95,7 @@ class TiktokenEncoding:
                 "get its id, or leave it out of disallowed_special to take it as text; disallowed_special=() takes all "
                 "as text"
             )
-        allowed &= self._special.keys()
+        allowed = allowed & self._special.keys()  # not in place: it is the caller's
         if not allowed:
             return self.encode_ordinary_batch(text)
         split = [re.split(f"({_pattern(frozenset(allowed)).pattern})", _whole(each)) for each in text]
