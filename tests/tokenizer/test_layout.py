@@ -89,3 +89,11 @@ def test_nothing_stands_around_nulls_and_ids_may_be_put_inside_of_a_template(tin
     assert made.apply(column([[1], None, []])).to_pylist() == [[cls, 7, 1, 8, 9, sep], None, [cls, 7, 8, 9, sep]]
     plain = column([[1], [2, 3]])
     assert tokenizer.layout().apply(plain) is plain
+
+
+@pytest.mark.parametrize("span", [(-1, 2), (0, 5), (3, 5), (3, 1)])
+def test_spans_outside_of_the_tokens_are_refused(span):
+    starts, stops = (np.array([0, place], np.int64) for place in span)
+    stops[0] = 4
+    with pytest.raises(ValueError, match="spans must be inside the 4 tokens"):
+        layout([1], [2]).lay_out(np.arange(4, dtype=np.int32), starts, stops)
