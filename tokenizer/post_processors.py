@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Post-processors: special tokens around the tokens of a text, trimmed offsets; and truncation and padding of rows."""
 
+import collections.abc
 import dataclasses
 import functools
-from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -355,7 +355,7 @@ class Truncation:
             )
         return (n_first - excess, second) if self.strategy == "only_first" else (n_first, second - excess)
 
-    def parts(self, n: int, kept: int) -> abc.Sequence[tuple[int, int]]:
+    def parts(self, n: int, kept: int) -> collections.abc.Sequence[tuple[int, int]]:
         """Returns the parts that a text of `n` tokens is cut into, as ranges: first what is kept, then what overflows.
 
         Every part has `kept` tokens, see `lengths`, the last one perhaps fewer. If none are kept, one part has all.
@@ -377,7 +377,7 @@ class Truncation:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Windows(abc.Sequence[tuple[int, int]]):
+class _Windows(collections.abc.Sequence[tuple[int, int]]):
     """Ranges of `kept` of `n` tokens, one every `step`, made when asked for: each part of a text asks for its own."""
 
     n: int

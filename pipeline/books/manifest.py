@@ -279,7 +279,7 @@ def read(output: str) -> dict[str, Any]:
         unfinished = "; its job has not finished" if read_job(output) else ""
         check_folder(output)
         index = next((name for name in filenames.INDEXES if storage.exists(storage.join(output, name))), None)
-        hint = f"; it has {index}: `verify`, `trace` and tokenmill.data read indexes, other commands outputs"
+        hint = f"; it has {index}, an index of rows of outputs, which `verify`, `trace` and tokenmill.data read"
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished or (hint if index else '')}")
     what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
     return lists.opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))

@@ -162,7 +162,8 @@ def open_rows(
 
 def kind_of(path: str) -> str | None:
     """Returns the kind of the index in a folder; None if there is none."""
-    return next((name[:-5] for name in filenames.INDEXES if storage.exists(storage.join(path, name))), None)
+    found = next((name for name in filenames.INDEXES if storage.exists(storage.join(path, name))), None)
+    return found and found.removesuffix(".json")
 
 
 def origins(rows: Rows) -> list[Dataset]:

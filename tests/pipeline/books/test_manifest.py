@@ -7,19 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tokenmill.data  # noqa: F401 - it has every kind of index
 from tests.finished_splits import JOB, built
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.books.manifest import NameSet
+from tokenmill.pipeline.data.index import Indexed
 from tokenmill.pipeline.output.folders import prepare_output
 
 
 def test_reading_says_why_there_is_no_manifest(tmp_path):
     with pytest.raises(ValueError, match=r"holds no manifest\.json$"):
         manifest.read(str(tmp_path))
+    assert {*filenames.INDEXES} == {f"{kind}.json" for kind in Indexed.kinds}
     for name in filenames.INDEXES:
         (tmp_path / name).touch()
-        with pytest.raises(ValueError, match=rf"holds no manifest\.json; it has {name}: `verify`, `trace` and "):
+        with pytest.raises(ValueError, match=rf"holds no manifest\.json; it has {name}, an index of rows of outputs, "):
             manifest.read(str(tmp_path))
         (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no folder '.*/gone'$"):
