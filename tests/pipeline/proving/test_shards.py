@@ -12,6 +12,8 @@ import pytest
 from tokenmill.pipeline import shuffling as shuffled
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.output.placement import Marks, RowForm
+from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned
@@ -175,3 +177,27 @@ def test_verify_deep_finds_documents_that_are_not_those_of_the_input(make_shuffl
     path.write_bytes(ledger.to_json(entry))
     (problem,) = verify_deep(str(job.output), 1.0).problems
     assert problem.startswith(f"split {job.splits[1].id}: its documents have the sums")
+
+
+@pytest.mark.parametrize("pads_left", [False, True])
+@pytest.mark.parametrize(
+    ("ids", "n_tokens", "wrong"),
+    [
+        ([[1, 2, 0], [0, 0, 0], [1, 2, 3]], [2, 0, 3], None),
+        ([[1, 2, 0], [1, 2, 3]], [2, 4], "n_tokens must be between 0 and 3"),
+        ([[1, 2, 0], [0, 0, 0]], [2, -1], "n_tokens must be between 0 and 3"),
+        ([[1, 2, 0], [1, 2, 3]], [2, 2], "must be the padding token 0"),
+        ([[1, 2, 0], [1, 2]], [2, 2], "rows must have 3 ids, padding included"),
+    ],
+)
+def test_rows_that_are_not_padded_as_they_say_are_refused(ids, n_tokens, wrong, pads_left):
+    rows = pa.array([row[::-1] if pads_left else row for row in ids], pa.large_list(pa.int32()))
+    batch = pa.record_batch({"input_ids": rows, "n_tokens": pa.array(n_tokens, pa.int32())})
+    form = RowForm(Marks(), pad_id=0, padded=3, pads_left=pads_left)
+    if wrong is not None:
+        with pytest.raises(ValueError, match=rf"^shard: .*{wrong}"):
+            shards._token_spans(batch, form, "shard")
+        return
+    values, starts, stops = shards._token_spans(batch, form, "shard")
+    found = [values[start:stop].tolist() for start, stop in zip(starts, stops, strict=True)]
+    assert found == [[2, 1] if pads_left else [1, 2], [], [3, 2, 1] if pads_left else [1, 2, 3]]
